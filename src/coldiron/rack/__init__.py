@@ -1,0 +1,1 @@
+"""The virtual rack: a cluster's nodes as systemd containers on this machine."""
