@@ -1,0 +1,1 @@
+"""Adding a node to a running cluster and taking one out again."""
