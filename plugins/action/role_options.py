@@ -1,0 +1,61 @@
+"""Check the options of several roles on the controller, before any node is touched."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+ROLES_DIR = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
+
+
+def load_options(role: str) -> dict[str, Any]:
+    """Return the options of a role's ``main`` entry point, from its meta/argument_specs.yml."""
+    path = os.path.join(ROLES_DIR, role, "meta", "argument_specs.yml")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            spec = yaml.safe_load(stream)
+    except OSError as error:
+        raise AnsibleActionFail(f"role {role} has no readable argument spec: {error}") from error
+    options: dict[str, Any] = spec["argument_specs"]["main"].get("options", {})
+    return options
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """The same validation that Ansible runs at a role's start, for all roles of a host at once."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _VALID_ARGS = frozenset({"roles"})
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        errors: list[str] = []
+        for role in self._task.args.get("roles") or []:
+            options = load_options(role)
+            given = {}
+            for name, option in options.items():
+                if name not in task_vars:
+                    # A default applies; a required option without a value is found by the validator.
+                    continue
+                if option.get("no_log"):
+                    # The value must not reach an error message: its presence and type are checked by hand.
+                    value = self._templar.template(task_vars[name])
+                    if not isinstance(value, str) or not value:
+                        errors.append(f"role {role}: {name} must be a non-empty string")
+                        continue
+                    given[name] = "given"
+                    continue
+                given[name] = self._templar.template(task_vars[name])
+            validator = ArgumentSpecValidator(options)
+            errors += [f"role {role}: {message}" for message in validator.validate(given).error_messages]
+        if errors:
+            result.update(failed=True, msg="; ".join(errors), errors=errors)
+            return result
+        result.update(changed=False)
+        return result

@@ -1,0 +1,36 @@
+"""Filters that playbooks/group_vars/all/topology.yml builds roles' options with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+
+def host_values(hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]], *names: str) -> dict[str, Any]:
+    """Map each host to the first of the inventory variables ``names`` that it has.
+
+    Only inventory variables are read, never facts, so hosts outside ``--limit`` and unreachable ones count
+    like any other.
+    """
+    values: dict[str, Any] = {}
+    for host in hosts:
+        variables = hostvars[host]
+        for name in names:
+            if name in variables:
+                values[host] = variables[name]
+                break
+        else:
+            raise AnsibleFilterError(
+                f"host {host} has none of {', '.join(names)}: write one of them to the inventory"
+            )
+    return values
+
+
+class FilterModule:
+    """The filters by name."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"host_values": host_values}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Make .venv: locked Python packages, the package itself, and the checkout as collection coldiron.cluster.
+# Runs again at no cost; an interrupted run is made up for (the stamp is written last).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=${COLDIRON_VENV:-.venv}
+die() { echo "coldiron: $*" >&2; exit 5; }
+
+find_python() {
+  local candidate
+  for candidate in ${COLDIRON_PYTHON:-} python3 python3.13 python3.12 python3.11; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  die "no Python 3.11 or newer was found; install one (apt-get install python3 python3-venv) or name it: COLDIRON_PYTHON=/path make setup"
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else die "installing Debian packages needs root: run as root or install sudo"
+  fi
+}
+
+python=$(find_python)
+wanted="$("$python" --version) $(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1) $PWD"
+if [ "$(cat "$venv/.coldiron-setup" 2>/dev/null)" = "$wanted" ]; then
+  exit 0
+fi
+
+free_kib=$(df --output=avail -k . | tail -n 1)
+[ "$free_kib" -ge 1500000 ] || die "set-up needs 1.5 GB of free space here, $((free_kib / 1024)) MB are left; free some and run the same command again"
+
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  echo "coldiron: installing the Debian package python3-venv"
+  as_root apt-get install -y -q python3-venv >/dev/null || die "python3-venv could not be installed; run: apt-get update && apt-get install python3-venv"
+fi
+
+echo "coldiron: setting up $venv ($("$python" --version)); about half a minute"
+"$python" -m venv --clear "$venv"
+# No byte code is compiled now: most of what is installed is never imported.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock \
+  || die "the Python packages could not be installed (see above); is there a network? The same command goes on from here"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile -e . \
+  || die "the checkout could not be installed into $venv (see above)"
+collections=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ansible_collections
+mkdir -p "$collections/coldiron"
+ln -sfn "$PWD" "$collections/coldiron/cluster"
+echo "$wanted" >"$venv/.coldiron-setup"
