@@ -25,16 +25,16 @@ demo: rack-packages ## the virtual rack, from bare systemd nodes to Slurm jobs
 	@$(AS_ROOT) $(RUN) coldiron.demo
 
 lint: setup ## style and types
-	@$(RUN) coldiron.testing.suite lint
+	@$(VENV)/bin/python tests/suite.py lint
 
 test-fast: setup ## what needs no node
-	@$(RUN) coldiron.testing.suite fast
+	@$(VENV)/bin/python tests/suite.py fast
 
 test: rack-packages ## lint, unit, a fresh site, every role's tests and sabotage, molecule
-	@$(AS_ROOT) $(RUN) coldiron.testing.suite full
+	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py full
 
 test-all: rack-packages ## all of it, the slow ones too
-	@$(AS_ROOT) $(RUN) coldiron.testing.suite all
+	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py all
 
 clean: ## take every trace away: rack, caches, .venv
 	@$(AS_ROOT) scripts/clean.sh

@@ -1,0 +1,116 @@
+"""The phases of ``make test``, cheapest first; the first that fails ends it.
+
+``lint`` and ``fast`` need no node and no root. ``full`` builds the virtual rack anew and proves a fresh site,
+the second run, every role's tests and sabotage, and the molecule scenarios. ``all`` adds the slow ones.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INVENTORY = "inventories/virtual"
+COVERAGE_FLOOR = 90
+
+
+def run(*command: str, **env: str) -> None:
+    """Run a command from the checkout's root; a failure ends the suite with its exit code."""
+    print(f"$ {' '.join(command)}", flush=True)
+    result = subprocess.run(command, cwd=ROOT, env=os.environ | env, stdin=subprocess.DEVNULL, check=False)
+    if result.returncode:
+        print(f"FAILED ({result.returncode}): {' '.join(command)}", flush=True)
+        sys.exit(1)
+
+
+def python(*arguments: str, **env: str) -> None:
+    """Run this interpreter."""
+    run(sys.executable, *arguments, **env)
+
+
+def covered(*pytest_arguments: str) -> None:
+    """Run pytest and add to the coverage of src/coldiron."""
+    python("-m", "coverage", "run", "--append", "-m", "pytest", *pytest_arguments)
+
+
+def lint() -> None:
+    """Style and types."""
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("mypy")
+    run("yamllint", "--strict", "-c", ".config/yamllint.yml", ".")
+    run("ansible-lint", "--offline", "-c", ".config/ansible-lint.yml")
+
+
+def unit() -> None:
+    """Unit and contract tests."""
+    run("coverage", "erase")
+    covered("-q", "tests/unit", "tests/contract")
+
+
+def rack() -> None:
+    """The rack's own tests: strict ssh, snapshots, two racks, kill -9, nothing left behind."""
+    covered("-q", "tests/e2e", "-m", "rack")
+
+
+def site() -> None:
+    """A fresh site, then everything that is asked of a converged one."""
+    run("coldiron", "rack", "down", "-i", INVENTORY)
+    run("coldiron", "secrets", "init", "-i", INVENTORY)
+    run("coldiron", "rack", "up", "-i", INVENTORY)
+    covered("-q", "tests/e2e", "-m", "site", "--inventory", INVENTORY)
+
+
+def roles() -> None:
+    """Every role's testinfra and every role's sabotage on that site."""
+    python("-m", "pytest", "-q", "-p", "coldiron.testing.plugin", "roles", "--inventory", INVENTORY)
+    python("-m", "coldiron.testing.sabotage", "--inventory", INVENTORY)
+
+
+def molecule() -> None:
+    """Each role's molecule scenario."""
+    python("-m", "coldiron.testing.scenarios")
+
+
+def exhaustive() -> None:
+    """The slow ones: the kill matrix."""
+    python("-m", "pytest", "-q", "tests/e2e", "-m", "site or slow", "--exhaustive", "--inventory", INVENTORY)
+
+
+def coverage() -> None:
+    """How much of src/coldiron the tests ran."""
+    run("coverage", "report", f"--fail-under={COVERAGE_FLOOR}")
+
+
+def clear() -> None:
+    """Leave no rack behind."""
+    run("coldiron", "rack", "down", "-i", INVENTORY)
+
+
+PHASES: dict[str, list[Callable[[], None]]] = {
+    "lint": [lint],
+    "fast": [lint, unit],
+    "full": [lint, unit, rack, site, roles, molecule, coverage, clear],
+    "all": [lint, unit, rack, site, roles, molecule, exhaustive, coverage, clear],
+}
+
+
+def main() -> None:
+    """Run the phases named on the command line and say what each took."""
+    started = time.monotonic()
+    taken = []
+    for phase in PHASES[sys.argv[1]]:
+        print(f"\n=== {phase.__name__}: {phase.__doc__}", flush=True)
+        begun = time.monotonic()
+        phase()
+        taken.append(f"{phase.__name__} {time.monotonic() - begun:.0f} s")
+    print(f"\n{', '.join(taken)}; {time.monotonic() - started:.0f} s in all")
+    print(f"\nphases: {len(taken)} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
