@@ -1,0 +1,223 @@
+# Copyright the coldiron maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door to cluster.yml: hands over what coldiron.inventory has read and checked."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster
+plugin_type: inventory
+short_description: A cluster described in one cluster.yml
+version_added: 0.1.0
+author:
+  - The coldiron maintainers
+description:
+  - Reads a file called C(cluster.yml) (or C(cluster.yaml)) that says what a cluster is - its networks, its nodes
+    in ranges such as C(gpu[01-12]), their hardware and the features that the cluster has.
+  - Every node is a host in the group C(cluster), in the group of its kind (C(kind_head), C(kind_gpu) and so on)
+    and in one group for each function it has (C(slurm_controller), C(slurm_worker), C(dns_server) and so on).
+    All groups exist, even the empty ones.
+  - The file is checked as a whole before anything runs. Each finding names the file, the line, what is wrong and
+    what to write instead, and a file with findings stops Ansible.
+  - Variables go beside the file, into C(group_vars) and C(host_vars), as with any inventory.
+  - While the virtual rack of this inventory is up, its nodes are in the group C(virtual_rack) and carry the
+    variables that connect to them.
+requirements:
+  - The Python package coldiron, in the same Python as Ansible.
+extends_documentation_fragment:
+  - inventory_cache
+options:
+  plugin:
+    description: Says that this plugin reads the file.
+    type: str
+    required: true
+    choices:
+      - coldiron.cluster.cluster
+  name:
+    description: The cluster's name. It becomes the variable C(coldiron_cluster).
+    type: str
+    required: true
+  domain:
+    description: DNS domain of the nodes.
+    type: str
+    required: true
+  networks:
+    description:
+      - Networks by name, each with C(subnet) and, where it has them, C(gateway), C(mtu) (bytes) and C(dns) (name
+        servers outside the cluster).
+      - Every node has its address on the one called C(cluster).
+    type: dict
+    required: true
+  features:
+    description:
+      - What the cluster has - C(scheduler) (C(slurm) or C(none)) and C(home_backend) (C(nfs), served by the
+        storage node, or C(provided), put there by something outside).
+    type: dict
+    default: {}
+  defaults:
+    description: C(platform), C(distribution) and C(hardware) of every node group that does not say otherwise.
+    type: dict
+    default: {}
+  nodes:
+    description:
+      - The nodes. Each item has C(name) (a node or a range), C(kind) (C(head), C(login), C(storage), C(cpu) or
+        C(gpu)) and C(address) (the first node's, or a range of the same length).
+      - It may have C(mac), C(bmc), C(platform), C(distribution), C(hardware) and C(functions), which replaces
+        the functions that the kind gives.
+      - docs/inventory.md explains each key.
+    type: list
+    elements: dict
+    required: true
+notes:
+  - A cached inventory is used only for the very same text of the file, so an edit is never missed. How to connect
+    to a virtual rack is never cached.
+"""
+
+EXAMPLES = r"""
+# inventories/hopper/cluster.yml
+plugin: coldiron.cluster.cluster
+name: hopper
+domain: hopper.internal
+networks:
+  cluster:
+    subnet: 10.20.0.0/22
+    gateway: 10.20.0.1
+defaults:
+  platform: metal
+  distribution: debian-13
+nodes:
+  - name: head01
+    kind: head
+    address: 10.20.0.2
+  - name: storage01
+    kind: storage
+    address: 10.20.0.3
+  - name: gpu[01-12]          # gpu01 gets 10.20.1.1, gpu02 10.20.1.2, and so on
+    kind: gpu
+    address: 10.20.1.1
+    bmc:
+      address: 10.24.1.1
+    hardware:
+      sockets: 2
+      cores_per_socket: 56
+      threads_per_core: 2
+      memory_gib: 2048
+      gpus:
+        type: h100
+        count: 8
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
+
+FILE_NAMES = ("cluster.yml", "cluster.yaml")
+# The line is looked for, not parsed: a file with broken YAML must reach this plugin's messages.
+PLUGIN_LINE = re.compile(rb"""^(?:\xef\xbb\xbf)?plugin[ \t]*:[ \t]*["']?coldiron""", re.MULTILINE)
+HEAD_BYTES = 64 * 1024
+# What Ansible's commands exit with when they cannot parse something.
+PARSER_ERROR = 4
+# Ansible wants a value for each required option; the values themselves are coldiron.inventory's to judge.
+JUDGED_ELSEWHERE = {"plugin": "coldiron.cluster.cluster", "name": "", "domain": "", "networks": {}, "nodes": []}
+
+
+class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
+    """A thin adapter: coldiron.inventory reads and checks, this class tells Ansible."""
+
+    NAME = "coldiron.cluster.cluster"
+
+    def verify_file(self, path: str) -> bool:
+        """Claim files called cluster.yml whose ``plugin:`` line names this collection."""
+        if Path(path).name not in FILE_NAMES or not super().verify_file(path):
+            return False
+        try:
+            with Path(path).open("rb") as file:
+                return PLUGIN_LINE.search(file.read(HEAD_BYTES)) is not None
+        except OSError:
+            return False
+
+    def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
+        """Fill ``inventory`` from the cluster.yml at ``path``; a file with findings ends the process."""
+        super().parse(inventory, loader, path, cache)
+        try:
+            found = self._found(Path(path), cache)
+        except AnsibleParserError as error:
+            # Raised any other way, Ansible warns, tries its other plugins on the file, adds their complaints,
+            # and goes on with localhost.
+            self.display.error(error.message, wrap_text=False)
+            raise SystemExit(PARSER_ERROR) from None
+        for group, hosts in found["groups"].items():
+            inventory.add_group(group)
+            for host in hosts:
+                inventory.add_host(host, group=group)
+        _set(inventory, "all", found["shared_vars"])
+        for host, hostvars in found["hostvars"].items():
+            _set(inventory, host, hostvars)
+        for host, hostvars in self._connections(Path(path).parent).items():
+            # The rack may hold nodes that have left cluster.yml since.
+            if host in found["hostvars"]:
+                inventory.add_host(host, group="virtual_rack")
+                _set(inventory, host, hostvars)
+
+    def _found(self, path: Path, cache: bool) -> dict[str, Any]:
+        """What the file says: out of Ansible's cache if it holds this very text, else read and checked."""
+        try:
+            from coldiron.errors import ColdironError
+            from coldiron.inventory import build, read
+        except ImportError as error:
+            raise AnsibleParserError(
+                f"{path} needs the Python package coldiron in Ansible's own Python ({error}); "
+                "install it there: pip install coldiron"
+            ) from None
+        try:
+            document = read(path)
+            self._set_cache_options(document.data)
+            if not self.get_option("cache"):
+                return _as_data(build(document, path))
+            self.load_cache_plugin()
+            # Hashing a local file costs nothing, so an edit is never missed.
+            key = f"{self.get_cache_key(str(path))}_{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+            if not cache or key not in self._cache:
+                self._cache[key] = _as_data(build(document, path))
+            found: dict[str, Any] = self._cache[key]
+            return found
+        except ColdironError as error:
+            raise AnsibleParserError(error.message) from None
+
+    def _set_cache_options(self, data: object) -> None:
+        given = data if isinstance(data, dict) else {}
+        options = {
+            name: value
+            for name, value in given.items()
+            if name.startswith("cache") and isinstance(value, (bool, int, str))
+        }
+        self.set_options(direct={**JUDGED_ELSEWHERE, **options})
+
+    def _connections(self, directory: Path) -> dict[str, dict[str, Any]]:
+        """How to reach the nodes of this inventory's virtual rack; nothing when it is down."""
+        try:
+            from coldiron.rack.connection import connection_vars
+        except ImportError:
+            return {}
+        connections: dict[str, dict[str, Any]] = connection_vars(directory)
+        return connections
+
+
+def _as_data(cluster: Any) -> dict[str, Any]:
+    """A checked cluster as the plain data that the cache can hold."""
+    return {
+        "groups": cluster.groups(),
+        "shared_vars": cluster.shared_vars(),
+        "hostvars": {node.name: node.hostvars() for node in cluster.expand()},
+    }
+
+
+def _set(inventory: InventoryData, entity: str, variables: dict[str, Any]) -> None:
+    for name, value in variables.items():
+        inventory.set_variable(entity, name, value)

@@ -1,0 +1,56 @@
+"""cluster.yml: what the cluster is. Read with line numbers, checked as a whole, handed on as plain models.
+
+``load`` reads and checks (``read`` and ``build`` are its halves), ``find`` locates the file of an inventory, ``schema`` gives the JSON schema.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coldiron.errors import ColdironError
+from coldiron.inventory.check import build
+from coldiron.inventory.cluster import Cluster, Node
+from coldiron.inventory.findings import Finding, InventoryError, shown_path
+from coldiron.inventory.model import ClusterFile
+from coldiron.inventory.source import read
+
+FILE_NAMES = ("cluster.yml", "cluster.yaml")
+
+__all__ = ["FILE_NAMES", "Cluster", "Finding", "InventoryError", "Node", "build", "find", "load", "read", "schema"]
+
+
+def find(path_or_dir: Path) -> Path:
+    """The cluster.yml that ``path_or_dir`` means: itself, or the one in that directory.
+
+    Raises ColdironError when there is none, or two.
+    """
+    where = shown_path(path_or_dir)
+    if path_or_dir.is_dir():
+        found = [path_or_dir / name for name in FILE_NAMES if (path_or_dir / name).exists()]
+        if len(found) > 1:
+            raise ColdironError(f"{where} has a cluster.yml and a cluster.yaml; keep one of them")
+        if found:
+            return found[0]
+        raise ColdironError(
+            f"{where} has no cluster.yml; name an inventory that has one, or copy inventories/virtual/cluster.yml"
+        )
+    if not path_or_dir.exists():
+        raise ColdironError(f"{where} does not exist; name an inventory directory, e.g. -i inventories/virtual")
+    if path_or_dir.name not in FILE_NAMES:
+        raise ColdironError(f"{where} is not called cluster.yml; name an inventory directory or its cluster.yml")
+    return path_or_dir
+
+
+def load(path: Path) -> Cluster:
+    """Read and check the cluster.yml at ``path`` (a directory stands for the one in it).
+
+    Raises InventoryError, with all findings, when it cannot be used.
+    """
+    file = find(path) if path.is_dir() and path.name not in FILE_NAMES else path
+    return build(read(file), file)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a cluster.yml, for editors and tests."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **ClusterFile.model_json_schema()}

@@ -1,0 +1,142 @@
+"""Pydantic's errors in the words of someone who edits a cluster.yml."""
+
+from __future__ import annotations
+
+import re
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from coldiron.inventory.findings import did_you_mean, shown
+from coldiron.inventory.model import PLUGIN, ClusterFile
+from coldiron.inventory.source import Document, Key, KeyPath
+
+_WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list (lines that begin with `- `)",
+    "dict_type": "a mapping (`key: value` lines)",
+    "model_type": "a mapping (`key: value` lines)",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def explain(document: Document, errors: list[ErrorDetails]) -> None:
+    """Add a finding to ``document`` for each of ``errors``, except where one already complains of the value."""
+    for error in errors:
+        path: KeyPath = tuple(error["loc"])
+        if not document.is_spoilt(path):
+            document.find(path, _text(error, path))
+            document.spoilt.add(path)
+
+
+def _text(error: ErrorDetails, path: KeyPath) -> str:
+    kind = error["type"]
+    value = error["input"]
+    key = _key(path)
+    context: dict[str, Any] = error.get("ctx", {})
+    example = _example(path)
+    if path == ("plugin",):
+        return f"the file must say who reads it; write `plugin: {PLUGIN}`"
+    if kind == "missing":
+        return f"`{key}` is missing here; write e.g. `{key}: {example}`" if example else f"`{key}` is missing here"
+    if kind == "extra_forbidden":
+        return f"unknown key `{key}`; {did_you_mean(str(path[-1]), _fields(path[:-1]))}"
+    if kind == "literal_error":
+        choices = [str(choice) for choice in _choices(path)]
+        return f"`{key}: {shown(value)}` is not known; {did_you_mean(str(value), choices)}"
+    if kind == "value_error":
+        return f"`{key}`: {context['error']}"
+    if kind == "string_pattern_mismatch":
+        return f"`{key}: {shown(value)}` is not allowed; write lower-case letters, digits and _, e.g. {example}"
+    if kind == "too_short":
+        return f"`{key}` is empty; list at least one"
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return f"`{key}: {shown(value)}` must be {words} {context[bound]}"
+    if value is None:
+        return f"`{key}` has no value; write {_WANTED.get(kind, 'one')}, or remove the line"
+    if kind in _WANTED:
+        hint = f", e.g. `{key}: {example}`" if example else ""
+        return f"`{key}` wants {_WANTED[kind]}, not {_called(value)}{hint}"
+    return f"`{key}`: {error['msg']}"
+
+
+def _called(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return f"the number {shown(value)}"
+    if isinstance(value, str):
+        return f"the text `{shown(value)}`"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def _key(path: KeyPath) -> str:
+    """How a reader calls the place: its own key, and the position where it is an item of a list."""
+    words = ""
+    for part in reversed(path):
+        if isinstance(part, str):
+            return f"{shown(part)}{words}"
+        words = f"[{part + 1}]{words}"
+    return f"cluster.yml{words}"
+
+
+def _inner(annotation: object) -> object:
+    """``annotation`` without None, Annotated and the like."""
+    while True:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            annotation = get_args(annotation)[0]
+        elif origin in (Union, UnionType):
+            rest = [one for one in get_args(annotation) if one is not type(None)]
+            annotation = rest[0]
+        else:
+            return annotation
+
+
+def _step(annotation: object, part: Key) -> object:
+    annotation = _inner(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(str(part))
+        return field.annotation if field else None
+    if get_origin(annotation) in (list, dict, tuple):
+        return get_args(annotation)[-1]
+    return None
+
+
+def _annotation(path: KeyPath) -> object:
+    annotation: object = ClusterFile
+    for part in path:
+        annotation = _step(annotation, part)
+    return _inner(annotation)
+
+
+def _fields(path: KeyPath) -> list[str]:
+    annotation = _annotation(path)
+    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+
+
+def _choices(path: KeyPath) -> tuple[object, ...]:
+    annotation = _annotation(path)
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def _example(path: KeyPath) -> str:
+    parent = _annotation(path[:-1]) if path else None
+    if not (isinstance(parent, type) and issubclass(parent, BaseModel)):
+        return ""
+    field = parent.model_fields.get(str(path[-1]))
+    examples = field.examples if field else None
+    return re.sub(r"[\[\]']", "", str(examples[0])) if examples and isinstance(examples[0], list) else (
+        str(examples[0]) if examples else ""
+    )

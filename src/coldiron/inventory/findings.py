@@ -1,0 +1,74 @@
+"""What is wrong with an inventory: findings with their line, and the one error that carries them all."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from coldiron.errors import ColdironError
+
+# A file made by a broken generator can be wrong on every line; nobody reads more than this.
+SHOWN_AT_MOST = 100
+_VALUE_AT_MOST = 60
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One thing to mend. ``line`` counts from 1; 0 stands for the file as a whole."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
+
+
+class InventoryError(ColdironError):
+    """A cluster.yml that cannot be used. ``findings`` holds everything that is wrong, in file order."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = sorted(set(findings))
+        shown = [str(finding) for finding in self.findings[:SHOWN_AT_MOST]]
+        if len(self.findings) > SHOWN_AT_MOST:
+            shown.append(f"... and {len(self.findings) - SHOWN_AT_MOST} more like these")
+        head = f"{len(self.findings)} things to mend before anything runs\n" if len(self.findings) > 1 else ""
+        super().__init__(head + "\n".join(shown))
+
+
+def shown(value: object) -> str:
+    """``value`` as a message quotes it: on one line, printable, and not longer than a reader needs."""
+    text = value if isinstance(value, str) else str(value)
+    text = text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
+    return text if len(text) <= _VALUE_AT_MOST else text[: _VALUE_AT_MOST - 3] + "..."
+
+
+def shown_path(path: Path) -> str:
+    """``path`` as the user would type it: relative below the working directory, else as it is."""
+    absolute = Path(os.path.abspath(path))
+    try:
+        return shown_whole(str(absolute.relative_to(Path.cwd())))
+    except (ValueError, OSError):
+        return shown_whole(str(path))
+
+
+def shown_whole(text: str) -> str:
+    """``text`` printable, whatever bytes a file name holds."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """``did you mean `x`?``, or the list of what is known where nothing comes close."""
+    choices = sorted(known)
+    lowered = {choice.lower(): choice for choice in choices}
+    # difflib is quadratic: a megabyte of nonsense is no misspelling.
+    near = difflib.get_close_matches(wrong.lower()[:80], lowered, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{lowered[near[0]]}`?"
+    if not choices:
+        return "there is none to choose from"
+    listed = ", ".join(choices[:40])
+    return f"write one of: {listed}" + (", ..." if len(choices) > 40 else "")

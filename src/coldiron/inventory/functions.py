@@ -1,0 +1,120 @@
+"""What a node can do for the cluster. A function is a group of the same name; a stage maps it to a role.
+
+The tables here are the only place that knows the functions. A new one is a line in FUNCTIONS, and one in
+BY_KIND when some kind of node has it without being told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal["head", "login", "storage", "cpu", "gpu"]
+FunctionName = Literal[
+    "dns_server",
+    "time_server",
+    "home_server",
+    "nfs_server",
+    "nfs_client",
+    "mariadb",
+    "slurm_controller",
+    "slurm_dbd",
+    "slurm_worker",
+    "slurm_login",
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Function:
+    """``single``: at most one node has it. ``scheduler``: only clusters with that scheduler have it."""
+
+    name: FunctionName
+    single: bool = False
+    scheduler: str | None = None
+
+
+FUNCTIONS: dict[str, Function] = {
+    function.name: function
+    for function in (
+        Function("dns_server"),
+        Function("time_server"),
+        Function("home_server", single=True),
+        Function("nfs_server"),
+        Function("nfs_client"),
+        # The database is there for Slurm's accounting.
+        Function("mariadb", single=True, scheduler="slurm"),
+        Function("slurm_controller", single=True, scheduler="slurm"),
+        Function("slurm_dbd", single=True, scheduler="slurm"),
+        Function("slurm_worker", scheduler="slurm"),
+        Function("slurm_login", scheduler="slurm"),
+    )
+}
+
+BY_KIND: dict[str, tuple[FunctionName, ...]] = {
+    "head": ("dns_server", "time_server", "mariadb", "slurm_controller", "slurm_dbd"),
+    "login": ("slurm_login",),
+    "storage": ("home_server",),
+    "cpu": ("slurm_worker",),
+    "gpu": ("slurm_worker",),
+}
+
+# Groups that are neither a kind nor a function.
+OTHER_GROUPS = ("cluster", "virtual_rack")
+
+
+def kind_group(kind: str) -> str:
+    """The group of all nodes of ``kind``."""
+    return f"kind_{kind}"
+
+
+def all_groups() -> list[str]:
+    """Every group that a cluster has, empty or not."""
+    return [*OTHER_GROUPS, *(kind_group(kind) for kind in KINDS), *FUNCTIONS]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one node group says: its kind, its number of nodes and, where it says so, its functions."""
+
+    kind: str
+    functions: tuple[str, ...] | None
+
+
+def assign(nodes: list[Wanted], scheduler: str, home_backend: str) -> list[tuple[str, ...]]:
+    """The functions of each of ``nodes``, in FUNCTIONS' order.
+
+    A node has what it says, else what its kind has. A function that only one node can have goes to the first
+    node of the kind, and to none when some node claims it by name. Homes are on the first storage node, else
+    on the first head. With NFS homes the home server exports and every node that does not serve mounts.
+    """
+    claimed = {name for node in nodes for name in node.functions or ()}
+    taken = {name for name in claimed if FUNCTIONS[name].single}
+    result: list[set[str]] = []
+    for node in nodes:
+        if node.functions is not None:
+            result.append(set(node.functions))
+            continue
+        own: set[str] = set()
+        for name in BY_KIND[node.kind]:
+            function = FUNCTIONS[name]
+            if function.scheduler not in (None, scheduler) or name in taken:
+                continue
+            if function.single:
+                taken.add(name)
+            own.add(name)
+        result.append(own)
+    if "home_server" not in taken:
+        for node, own in zip(nodes, result, strict=True):
+            if node.kind == "head" and node.functions is None:
+                own.add("home_server")
+                break
+    if home_backend == "nfs":
+        if not any("nfs_server" in own for own in result):
+            for own in result:
+                if "home_server" in own:
+                    own.add("nfs_server")
+        for own in result:
+            if "nfs_server" not in own:
+                own.add("nfs_client")
+    return [tuple(name for name in FUNCTIONS if name in own) for own in result]

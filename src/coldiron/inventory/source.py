@@ -1,0 +1,407 @@
+"""YAML read with the line of every value, bounded, and with YAML 1.1's surprises explained.
+
+Ansible's own loader would take ``52:54:00:12:34:56`` for a number and ``on`` for true without a word. Here the
+parser's events are composed by hand, so each value keeps its line and its spelling, and a file can neither
+nest nor multiply without end.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from coldiron.inventory.findings import Finding, InventoryError, shown, shown_path
+
+MAX_BYTES = 2 * 1024 * 1024
+MAX_DEPTH = 20
+# Values after anchors are written out: far more than 1,000 nodes need, far less than hurts.
+MAX_VALUES = 200_000
+_MAX_FINDINGS = 1000
+
+Key = str | int
+KeyPath = tuple[Key, ...]
+
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_ODD_INTEGER = re.compile(
+    r"[-+]?(0b[01_]+|0[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?P<sixty>(:[0-5]?[0-9])+)|[1-9][0-9_]*)"
+)
+_FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_ODD_FLOAT = re.compile(
+    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+]?[0-9]+)?|[0-9][0-9_]*(?P<sixty>(:[0-5]?[0-9])+)\.[0-9_]*|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+)
+_NULL = {"", "~", "null", "Null", "NULL"}
+_TRUE_FALSE = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_OTHER_BOOLEAN = re.compile(r"yes|Yes|YES|on|On|ON|no|No|NO|off|Off|OFF")
+# YAML's own allowance: no control character but tab and the line ends.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+
+
+@dataclass
+class Document:
+    """A file's plain data, the line of each of its paths, and what was found wrong while reading.
+
+    ``spoilt`` names paths whose value a finding already complains of: checks leave them alone.
+    """
+
+    path: str
+    data: object = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    spoilt: set[KeyPath] = field(default_factory=set)
+
+    def line(self, path: KeyPath) -> int:
+        """The line of ``path``, or of the nearest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def find(self, path: KeyPath, text: str) -> None:
+        """Note that the value at ``path`` is wrong: ``text`` says how, and what to write instead."""
+        self.findings.append(Finding(self.path, self.line(path), text))
+
+    def is_spoilt(self, path: KeyPath) -> bool:
+        """Whether ``path`` or something around it has been complained of."""
+        return any(path[:length] in self.spoilt for length in range(len(path) + 1))
+
+
+class _Broken(Exception):
+    """Reading cannot go on: the file as a whole is unusable."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+@dataclass
+class _Node:
+    """One YAML node: ``value`` is text, a list of nodes, or a list of key and value nodes."""
+
+    line: int
+    value: str | list[_Node] | list[tuple[_Node, _Node]]
+    plain: bool = False
+    tag: str | None = None
+    closed: bool = False
+
+    @property
+    def pairs(self) -> list[tuple[_Node, _Node]] | None:
+        return [pair for pair in self.value if isinstance(pair, tuple)] if self.kind == "mapping" else None
+
+    kind: str = "scalar"
+
+
+def read(path: Path) -> Document:
+    """Read the YAML file at ``path``.
+
+    Raises InventoryError when there is no document to speak of; lesser faults are in the result's findings.
+    """
+    name = shown_path(path)
+    try:
+        text = _read_text(path)
+        return parse(text, name)
+    except _Broken as broken:
+        raise InventoryError([Finding(name, broken.line, broken.text)]) from None
+
+
+def parse(text: str, name: str) -> Document:
+    """Parse ``text``; ``name`` stands for the file in the findings. Raises InventoryError like ``read``."""
+    document = Document(name)
+    try:
+        _check_text(text)
+        root = _compose(text)
+        _Reader(document).convert(root, (), root.line, 0)
+    except _Broken as broken:
+        raise InventoryError([*document.findings, Finding(name, broken.line, broken.text)]) from None
+    return document
+
+
+def _read_text(path: Path) -> str:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise _Broken(0, "this is a directory; cluster.yml is a file in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise _Broken(0, "this is not a regular file; write cluster.yml as a plain text file")
+        if status.st_size > MAX_BYTES:
+            raise _Broken(
+                0, f"{status.st_size} bytes are too many (at most {MAX_BYTES}); write ranges such as gpu[01-12]"
+            )
+        with path.open("rb") as handle:
+            data = handle.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _Broken(0, "there is no such file; copy inventories/virtual/cluster.yml to begin with") from None
+    except OSError as error:
+        raise _Broken(0, f"cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise _Broken(0, "this is no file name; it holds a NUL character") from None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _Broken(1, "the file is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _Broken(line, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_BYTES:
+        raise _Broken(0, f"{len(text)} characters are too many (at most {MAX_BYTES}); write ranges")
+    if text.lstrip().startswith("$ANSIBLE_VAULT"):
+        raise _Broken(
+            1,
+            "this is an ansible-vault file; cluster.yml holds no secrets and is kept readable: "
+            "decrypt it (ansible-vault decrypt) and keep secrets in group_vars/all/vault.yml",
+        )
+    if found := _CONTROL.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise _Broken(line, f"control character {shown(found.group())} in the text; remove it")
+    if not text.strip():
+        raise _Broken(0, "the file is empty; copy inventories/virtual/cluster.yml to begin with")
+
+
+def _compose(text: str) -> _Node:
+    """The tree of the only document in ``text``, from the parser's events, with aliases shared."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _compose_events(yaml.parse(text, Loader=loader))
+    except yaml.YAMLError as error:
+        raise _explain(error, text) from None
+    except UnicodeError:
+        raise _Broken(0, "the text holds half of a surrogate pair; save the file as UTF-8") from None
+
+
+def _compose_events(events: Iterator[yaml.Event]) -> _Node:
+    root: _Node | None = None
+    anchors: dict[str, _Node] = {}
+    stack: list[_Node] = []
+    pending_keys: list[_Node | None] = []
+    documents = 0
+    for event in events:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise _Broken(line, "a second document begins here; keep one, without a second `---`")
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            node = stack.pop()
+            node.closed = True
+            pending_keys.pop()
+            continue
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                raise _Broken(line, f"`*{shown(event.anchor)}` refers to no anchor `&{shown(event.anchor)}` above")
+            node = anchors[event.anchor]
+            if not node.closed:
+                raise _Broken(line, f"`*{shown(event.anchor)}` holds itself; write its lines out")
+        elif isinstance(event, yaml.ScalarEvent):
+            plain = event.implicit[0]
+            node = _Node(line, event.value, plain, None if event.tag in (None, "!") else event.tag, closed=True)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            kind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "list"
+            node = _Node(line, [], tag=event.tag, kind=kind)
+        else:
+            continue
+        if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent) and event.anchor:
+            anchors[event.anchor] = node
+        if not stack:
+            root = node
+        else:
+            _attach(stack[-1], pending_keys, node)
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(stack) >= MAX_DEPTH:
+                raise _Broken(line, f"nested more than {MAX_DEPTH} deep; cluster.yml needs no more than five")
+            stack.append(node)
+            pending_keys.append(None)
+    if root is None:
+        raise _Broken(0, "the file holds only comments; copy inventories/virtual/cluster.yml to begin with")
+    return root
+
+
+def _attach(parent: _Node, pending_keys: list[_Node | None], node: _Node) -> None:
+    assert isinstance(parent.value, list)
+    if parent.kind == "list":
+        parent.value.append(node)  # type: ignore[arg-type]
+    elif (key := pending_keys[-1]) is None:
+        pending_keys[-1] = node
+    else:
+        parent.value.append((key, node))  # type: ignore[arg-type]
+        pending_keys[-1] = None
+
+
+def _explain(error: yaml.YAMLError, text: str) -> _Broken:
+    """The parser's complaint in the words of someone who edits a cluster.yml."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        return _Broken(0, f"this is not YAML: {shown(str(error))}")
+    line = mark.line + 1
+    problem = str(getattr(error, "problem", None) or error)
+    lines = text.splitlines()
+    here = lines[mark.line] if mark.line < len(lines) else ""
+    if "\t" in here[: len(here) - len(here.lstrip())] or "\\t" in problem:
+        return _Broken(line, "a tab indents this line; YAML takes spaces only: write two spaces for each level")
+    if "mapping values are not allowed" in problem:
+        return _Broken(
+            line, "a `:` where none can stand; check the indent, and put text that holds `: ` in quotes"
+        )
+    if "could not find expected ':'" in problem:
+        return _Broken(line, "a key without `:`; write `key: value`, with a space after the colon")
+    if "did not find expected" in problem or "expected <block end>" in problem or "expected ',' or" in problem:
+        return _Broken(
+            line,
+            "this line does not fit the lines above it; check its indent, and that every quote and bracket "
+            "above is closed",
+        )
+    if "cannot start any token" in problem:
+        return _Broken(
+            line, "a value cannot begin with this character; put the value in quotes, and indent with spaces"
+        )
+    return _Broken(line, f"this is not YAML: {shown(problem)}")
+
+
+class _Reader:
+    """Turns nodes into plain values, notes their lines, and complains of YAML's traps."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.values = 0
+
+    def complain(self, line: int, text: str, path: KeyPath | None = None) -> None:
+        if path is not None:
+            self.document.spoilt.add(path)
+        if len(self.document.findings) < _MAX_FINDINGS:
+            self.document.findings.append(Finding(self.document.path, line, text))
+
+    def convert(self, node: _Node, path: KeyPath, line: int, depth: int) -> object:
+        """The plain value of ``node``; kept as the document's data when it is the root."""
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise _Broken(node.line, f"anchors multiply to more than {MAX_VALUES} values; write fewer aliases")
+        if depth > MAX_DEPTH:
+            raise _Broken(node.line, f"aliases nest more than {MAX_DEPTH} deep; write the lines out")
+        self.document.lines[path] = line
+        value: object
+        if node.tag is not None and not self._harmless_tag(node, path):
+            value = None
+        elif node.kind == "mapping":
+            value = self._mapping(node, path, depth)
+        elif node.kind == "list":
+            value = [
+                self.convert(item, (*path, index), item.line, depth + 1)
+                for index, item in enumerate(node.value)
+                if isinstance(item, _Node)
+            ]
+        else:
+            value = self._scalar(node, path)
+        if not path:
+            self.document.data = value
+        return value
+
+    def _harmless_tag(self, node: _Node, path: KeyPath) -> bool:
+        if node.tag in {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}:
+            return True
+        if node.tag in {"!vault", "!vault-encrypted"}:
+            text = "an encrypted value; cluster.yml holds no secrets: keep it in group_vars/all/vault.yml"
+        else:
+            text = f"the tag `{shown(node.tag)}` has no meaning here; remove it"
+        self.complain(node.line, text, path)
+        return False
+
+    def _mapping(self, node: _Node, path: KeyPath, depth: int) -> dict[str, object]:
+        result: dict[str, object] = {}
+        seen: dict[str, int] = {}
+        merged: list[_Node] = []
+        for key_node, value_node in node.pairs or []:
+            if key_node.kind == "scalar" and key_node.plain and key_node.value == "<<":
+                merged.extend(self._merge_sources(value_node))
+                continue
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            if key in seen:
+                self.complain(
+                    key_node.line,
+                    f"`{shown(key)}` stands here a second time (first on line {seen[key]}), and YAML would "
+                    "silently keep only this one; remove one of them",
+                )
+                continue
+            seen[key] = key_node.line
+            result[key] = self.convert(value_node, (*path, key), key_node.line, depth + 1)
+        for source in merged:
+            for key, value in self._mapping(source, path, depth + 1).items():
+                result.setdefault(key, value)
+        return result
+
+    def _merge_sources(self, node: _Node) -> list[_Node]:
+        sources = [node] if node.kind == "mapping" else node.value if node.kind == "list" else []
+        found = [source for source in sources if isinstance(source, _Node) and source.kind == "mapping"]
+        if not found:
+            self.complain(node.line, "`<<` merges a mapping; write `<<: *anchor`")
+        return found
+
+    def _key(self, node: _Node, path: KeyPath) -> str | None:
+        if node.kind != "scalar" or not isinstance(node.value, str):
+            self.complain(node.line, "a key is one word; write `key: value`", path)
+            return None
+        if not node.plain:
+            return node.value
+        if _OTHER_BOOLEAN.fullmatch(node.value) or node.value in _TRUE_FALSE:
+            self.complain(node.line, f"YAML reads the key `{node.value}` as true or false; choose another word")
+            return None
+        if node.value in _NULL:
+            self.complain(node.line, "a key is missing before `:`; write `key: value`")
+            return None
+        return node.value
+
+    def _scalar(self, node: _Node, path: KeyPath) -> object:
+        text = node.value
+        assert isinstance(text, str)
+        if not node.plain:
+            return text
+        if text in _NULL:
+            return None
+        if text in _TRUE_FALSE:
+            return _TRUE_FALSE[text]
+        if _OTHER_BOOLEAN.fullmatch(text):
+            means = "true" if text.lower() in {"yes", "on"} else "false"
+            self.complain(
+                node.line, f"YAML reads `{text}` as {means}; write {means}, or \"{text}\" for the word", path
+            )
+            return text
+        if _DECIMAL.fullmatch(text):
+            if len(text) > 18:
+                self.complain(node.line, f"the number {shown(text)} is too large", path)
+                return text
+            return int(text)
+        if odd := _ODD_INTEGER.fullmatch(text) or _ODD_FLOAT.fullmatch(text):
+            if not _FLOAT.fullmatch(text):
+                return self._odd_number(node, text, odd, path)
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if not math.isfinite(number):
+                self.complain(node.line, f"the number {shown(text)} is too large", path)
+                return text
+            return number
+        return text
+
+    def _odd_number(self, node: _Node, text: str, odd: re.Match[str], path: KeyPath) -> object:
+        if odd.group("sixty"):
+            value = 0.0
+            for part in text.lstrip("+-").replace("_", "").split(":")[:20]:
+                value = value * 60 + float(part)
+            why = f"YAML takes `{shown(text)}` for a number in base 60 ({value:.0f})"
+        elif re.fullmatch(r"[-+]?0[0-7_]+", text):
+            plain = text.replace("_", "")
+            why = f"YAML takes `{shown(text)}` for a number in base 8 ({int(plain, 8) if len(plain) < 20 else 'large'})"
+        else:
+            why = f"YAML takes `{shown(text)}` for a number in a notation of its own"
+        self.complain(
+            node.line, f'{why}; put text in quotes ("{shown(text)}"), write a number in plain decimal digits', path
+        )
+        return text
