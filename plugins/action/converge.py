@@ -159,6 +159,7 @@ SPEC: dict[str, tuple[str, dict[str, tuple[Callable[[Any], Any], Any]]]] = {
             "dest": (path, REQUIRED),
             "src": (text, None),
             "content": (text, None),
+            "encoding": (choice("text", "base64"), "text"),
             "owner": (account, "root"),
             "group": (account, "root"),
             "mode": (mode, 0o644),
@@ -342,7 +343,7 @@ class ActionModule(ActionBase):
         for item in declared["files"]:
             content = self._content(item, task_vars, templars) if item["state"] == "file" else b""
             entry = dict(item, kind="file", path=item["dest"], content=content.decode("latin-1"))
-            entries.append({key: value for key, value in entry.items() if key not in ("dest", "src")})
+            entries.append({key: value for key, value in entry.items() if key not in ("dest", "src", "encoding")})
         if declared["sysctl"]:
             lines = [f"{item['name']} = {' '.join(item['value'].split())}\n" for item in declared["sysctl"]]
             content_of_file = "# Written by Ansible (coldiron.cluster.converge).\n" + "".join(lines)
@@ -357,7 +358,12 @@ class ActionModule(ActionBase):
 
     def _content(self, item: dict[str, Any], task_vars: dict[str, Any], templars: dict[str, Templar]) -> bytes:
         if item["content"] is not None:
-            return str(item["content"]).encode()
+            if item["encoding"] == "text":
+                return str(item["content"]).encode()
+            try:
+                return base64.b64decode(str(item["content"]), validate=True)
+            except ValueError as error:
+                raise self._mistake(f"{item['label']}: content: is not base64") from error
         src = item["src"]
         try:
             try:
