@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The coldiron maintainers
 description:
-  - Reads a file called C(cluster.yml) (or C(cluster.yaml)) that says what a cluster is - its networks, its nodes
-    in ranges such as C(gpu[01-12]), their hardware and the features that the cluster has.
-  - Every node is a host in the group C(cluster), in the group of its kind (C(kind_head), C(kind_gpu) and so on)
-    and in one group for each function it has (C(slurm_controller), C(slurm_worker), C(dns_server) and so on).
-    All groups exist, even the empty ones.
-  - The file is checked as a whole before anything runs. Each finding names the file, the line, what is wrong and
-    what to write instead, and a file with findings stops Ansible.
+  - Reads a file called C(cluster.yml) (or C(cluster.yaml)) that says what a cluster is - its networks, its
+    nodes in ranges such as C(gpu[01-12]), their hardware and the features that the cluster has.
+  - Every node is a host in the group C(cluster), in the group of its kind (C(kind_head), C(kind_gpu) and so
+    on) and in one group for each function it has (C(slurm_controller), C(slurm_worker), C(dns_server) and so
+    on). All groups exist, even the empty ones.
+  - The file is checked as a whole before anything runs. Each finding names the file, the line, what is wrong
+    and what to write instead, and a file with findings stops Ansible.
   - Variables go beside the file, into C(group_vars) and C(host_vars), as with any inventory.
   - While the virtual rack of this inventory is up, its nodes are in the group C(virtual_rack) and carry the
     variables that connect to them.
@@ -43,8 +43,8 @@ options:
     required: true
   networks:
     description:
-      - Networks by name, each with C(subnet) and, where it has them, C(gateway), C(mtu) (bytes) and C(dns) (name
-        servers outside the cluster).
+      - Networks by name, each with C(subnet) and, where it has them, C(gateway), C(mtu) (bytes) and C(dns)
+        (name servers outside the cluster).
       - Every node has its address on the one called C(cluster).
     type: dict
     required: true
@@ -60,8 +60,8 @@ options:
     default: {}
   nodes:
     description:
-      - The nodes. Each item has C(name) (a node or a range), C(kind) (C(head), C(login), C(storage), C(cpu) or
-        C(gpu)) and C(address) (the first node's, or a range of the same length).
+      - The nodes. Each item has C(name) (a node or a range), C(kind) (C(head), C(login), C(storage), C(cpu)
+        or C(gpu)) and C(address) (the first node's, or a range of the same length).
       - It may have C(mac), C(bmc), C(platform), C(distribution), C(hardware) and C(functions), which replaces
         the functions that the kind gives.
       - docs/inventory.md explains each key.
@@ -69,8 +69,8 @@ options:
     elements: dict
     required: true
 notes:
-  - A cached inventory is used only for the very same text of the file, so an edit is never missed. How to connect
-    to a virtual rack is never cached.
+  - A cached inventory is used only for the very same text of the file, so an edit is never missed. How to
+    connect to a virtual rack is never cached.
 """
 
 EXAMPLES = r"""
@@ -109,6 +109,7 @@ nodes:
 
 import hashlib
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,13 @@ HEAD_BYTES = 64 * 1024
 # What Ansible's commands exit with when they cannot parse something.
 PARSER_ERROR = 4
 # Ansible wants a value for each required option; the values themselves are coldiron.inventory's to judge.
-JUDGED_ELSEWHERE = {"plugin": "coldiron.cluster.cluster", "name": "", "domain": "", "networks": {}, "nodes": []}
+JUDGED_ELSEWHERE = {
+    "plugin": "coldiron.cluster.cluster",
+    "name": "",
+    "domain": "",
+    "networks": {},
+    "nodes": [],
+}
 
 
 class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
@@ -159,11 +166,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         _set(inventory, "all", found["shared_vars"])
         for host, hostvars in found["hostvars"].items():
             _set(inventory, host, hostvars)
-        for host, hostvars in self._connections(Path(path).parent).items():
-            # The rack may hold nodes that have left cluster.yml since.
-            if host in found["hostvars"]:
-                inventory.add_host(host, group="virtual_rack")
-                _set(inventory, host, hostvars)
+        self._connect(Path(path).parent, inventory, found["hostvars"])
 
     def _found(self, path: Path, cache: bool) -> dict[str, Any]:
         """What the file says: out of Ansible's cache if it holds this very text, else read and checked."""
@@ -199,14 +202,18 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         }
         self.set_options(direct={**JUDGED_ELSEWHERE, **options})
 
-    def _connections(self, directory: Path) -> dict[str, dict[str, Any]]:
-        """How to reach the nodes of this inventory's virtual rack; nothing when it is down."""
-        try:
-            from coldiron.rack.connection import connection_vars
-        except ImportError:
-            return {}
-        connections: dict[str, dict[str, Any]] = connection_vars(directory)
-        return connections
+    def _connect(self, directory: Path, inventory: InventoryData, known: Collection[str]) -> None:
+        """Say how to reach the nodes of this inventory's virtual rack, if one is up."""
+        from coldiron.rack.connection import connection_vars, rack_nodes
+
+        hostvars = connection_vars(directory)
+        if hostvars is None:
+            return
+        # The rack may still hold nodes that have left cluster.yml.
+        for host in sorted(rack_nodes(directory) & set(known)):
+            inventory.add_host(host, group="virtual_rack")
+            # On each host, not on the group: a site's group_vars/all must not send the rehearsal elsewhere.
+            _set(inventory, host, hostvars)
 
 
 def _as_data(cluster: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """cluster.yml: what the cluster is. Read with line numbers, checked as a whole, handed on as plain models.
 
-``load`` reads and checks (``read`` and ``build`` are its halves), ``find`` locates the file of an inventory, ``schema`` gives the JSON schema.
+``load`` reads and checks (``read`` and ``build`` are its halves), ``find`` locates the file of an inventory,
+``schema`` gives the JSON schema.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from coldiron.inventory.source import read
 
 FILE_NAMES = ("cluster.yml", "cluster.yaml")
 
-__all__ = ["FILE_NAMES", "Cluster", "Finding", "InventoryError", "Node", "build", "find", "load", "read", "schema"]
+__all__ = [
+    "FILE_NAMES",
+    "Cluster",
+    "Finding",
+    "InventoryError",
+    "Node",
+    "build",
+    "find",
+    "load",
+    "read",
+    "schema",
+]
 
 
 def find(path_or_dir: Path) -> Path:
@@ -33,12 +45,14 @@ def find(path_or_dir: Path) -> Path:
         if found:
             return found[0]
         raise ColdironError(
-            f"{where} has no cluster.yml; name an inventory that has one, or copy inventories/virtual/cluster.yml"
+            f"{where} has no cluster.yml; begin with a copy of inventories/virtual/cluster.yml"
         )
     if not path_or_dir.exists():
-        raise ColdironError(f"{where} does not exist; name an inventory directory, e.g. -i inventories/virtual")
+        raise ColdironError(f"{where} does not exist; name an inventory, e.g. -i inventories/virtual")
     if path_or_dir.name not in FILE_NAMES:
-        raise ColdironError(f"{where} is not called cluster.yml; name an inventory directory or its cluster.yml")
+        raise ColdironError(
+            f"{where} is not called cluster.yml; name an inventory's directory or cluster.yml"
+        )
     return path_or_dir
 
 

@@ -119,7 +119,7 @@ class _Checks:
             names = expand_names(group.name)
             total += len(names.names)
             if total > MAX_NODES:
-                self.find(("nodes", index, "name"), f"more than {MAX_NODES} nodes in all; write smaller ranges")
+                self.find(("nodes", index, "name"), f"more than {MAX_NODES} nodes in all; write fewer")
                 break
             expanded.append((index, group, names))
         wanted = [
@@ -166,10 +166,10 @@ class _Checks:
         for address in addresses:
             if address not in subnet:
                 hosts = f"{subnet.network_address + 1} to {subnet.broadcast_address - 1}"
-                self.find(path, f"{address} is outside {subnet} of the network `{network}`; write one of {hosts}")
+                self.find(path, f"{address} is outside {subnet} of network `{network}`; write one of {hosts}")
             elif address in (subnet.network_address, subnet.broadcast_address):
                 which = "network" if address == subnet.network_address else "broadcast"
-                self.find(path, f"{address} is the {which} address of {subnet}, no node can have it; take another")
+                self.find(path, f"{address} is the {which} address of {subnet}, take another")
             else:
                 continue
             return
@@ -189,7 +189,9 @@ class _Checks:
             where = "twice on this line" if first == line else f"taken on line {first} already"
             self.find(path, f"{what} {listed} is {where}; {advice}")
 
-    def _group(self, index: int, group: NodeGroup, names: Names, functions: list[tuple[str, ...]]) -> list[Node]:
+    def _group(
+        self, index: int, group: NodeGroup, names: Names, functions: list[tuple[str, ...]]
+    ) -> list[Node]:
         path: KeyPath = ("nodes", index)
         self._names((*path, "name"), names)
         addresses = self._addresses((*path, "address"), group.address, names, "cluster")
@@ -230,7 +232,7 @@ class _Checks:
             if name in groups:
                 self.find(path, f"`name`: {name} is also a group; number the node, e.g. {name}01")
             elif name in _RESERVED:
-                self.find(path, f"`name`: {name} means something else to Ansible; number the node, e.g. node01")
+                self.find(path, f"`name`: {name} has a meaning in Ansible; number the node, e.g. node01")
         self._once(path, "node", names.names, "name each node once")
 
     def _addresses(self, path: KeyPath, text: str, names: Names, network: str) -> Sequence[IPv4Address]:
@@ -249,7 +251,7 @@ class _Checks:
         if len(macs) != len(names.names):
             self.find(
                 path,
-                f"`mac`: {len(macs)} for {len(names.names)} nodes; list one a node, in the order of their names",
+                f"`mac`: {len(macs)} for {len(names.names)} nodes; list one a node, in the names' order",
             )
         self._once(path, "MAC", macs, "every card has its own; check the label")
 
@@ -261,13 +263,13 @@ class _Checks:
             if function.scheduler not in (None, scheduler):
                 self.find(
                     item,
-                    f"`{name}` belongs to the scheduler {function.scheduler}, and the scheduler is {scheduler}; "
+                    f"`{name}` belongs to the scheduler {function.scheduler}, and it is {scheduler} here; "
                     f"remove it, or write `scheduler: {function.scheduler}` under `features`",
                 )
             if function.single:
                 if len(names.names) > 1:
                     self.find(item, f"`{name}` can be on one node only, not on {group.name}; name one node")
-                self._once(item, "function", [name], "one node of the cluster can have it; remove one of them")
+                self._once(item, "function", [name], "one node can have it; remove one of them")
 
     def _hardware(
         self, path: KeyPath, group: NodeGroup, hardware: Hardware | None, functions: list[tuple[str, ...]]
@@ -297,7 +299,7 @@ class _Checks:
         if not having["home_server"]:
             self.find(
                 where,
-                "no node is the `home_server`; add a node of kind storage, or `home_server` to some `functions`",
+                "no node is the `home_server`; add a node of kind storage, or write it in some `functions`",
             )
         if self.parts.features.scheduler != "slurm":
             return
@@ -312,6 +314,6 @@ class _Checks:
         if having["slurm_dbd"] and not having["mariadb"]:
             self.find(
                 where,
-                f"{having['slurm_dbd'][0].name} is the `slurm_dbd`, and no node is its `mariadb`; add `mariadb` "
-                "to its `functions`",
+                f"{having['slurm_dbd'][0].name} is the `slurm_dbd`, and no node is its `mariadb`; "
+                "add `mariadb` to its `functions`",
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,7 +30,7 @@ _BOUNDS = {
 
 
 def explain(document: Document, errors: list[ErrorDetails]) -> None:
-    """Add a finding to ``document`` for each of ``errors``, except where one already complains of the value."""
+    """Add a finding to ``document`` for each of ``errors``, except where one is there already."""
     for error in errors:
         path: KeyPath = tuple(error["loc"])
         if not document.is_spoilt(path):
@@ -48,7 +47,7 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
     if path == ("plugin",):
         return f"the file must say who reads it; write `plugin: {PLUGIN}`"
     if kind == "missing":
-        return f"`{key}` is missing here; write e.g. `{key}: {example}`" if example else f"`{key}` is missing here"
+        return f"`{key}` is missing here; write {f'e.g. `{key}: {example}`' if example else 'it'}"
     if kind == "extra_forbidden":
         return f"unknown key `{key}`; {did_you_mean(str(path[-1]), _fields(path[:-1]))}"
     if kind == "literal_error":
@@ -57,7 +56,7 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
     if kind == "value_error":
         return f"`{key}`: {context['error']}"
     if kind == "string_pattern_mismatch":
-        return f"`{key}: {shown(value)}` is not allowed; write lower-case letters, digits and _, e.g. {example}"
+        return f"`{key}: {shown(value)}` is not allowed; write lower-case letters and digits, e.g. {example}"
     if kind == "too_short":
         return f"`{key}` is empty; list at least one"
     if kind in _BOUNDS:
@@ -65,6 +64,8 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
         return f"`{key}: {shown(value)}` must be {words} {context[bound]}"
     if value is None:
         return f"`{key}` has no value; write {_WANTED.get(kind, 'one')}, or remove the line"
+    if kind in ("int_type", "float_type") and isinstance(value, str) and value.strip("0123456789.") == "":
+        return f"`{key}` wants {_WANTED[kind]}; write {shown(value)} without quotes"
     if kind in _WANTED:
         hint = f", e.g. `{key}: {example}`" if example else ""
         return f"`{key}` wants {_WANTED[kind]}, not {_called(value)}{hint}"
@@ -121,9 +122,14 @@ def _annotation(path: KeyPath) -> object:
     return _inner(annotation)
 
 
-def _fields(path: KeyPath) -> list[str]:
+def _block(path: KeyPath) -> type[BaseModel] | None:
     annotation = _annotation(path)
-    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _fields(path: KeyPath) -> list[str]:
+    block = _block(path)
+    return list(block.model_fields) if block else []
 
 
 def _choices(path: KeyPath) -> tuple[object, ...]:
@@ -132,11 +138,9 @@ def _choices(path: KeyPath) -> tuple[object, ...]:
 
 
 def _example(path: KeyPath) -> str:
-    parent = _annotation(path[:-1]) if path else None
-    if not (isinstance(parent, type) and issubclass(parent, BaseModel)):
+    block = _block(path[:-1]) if path else None
+    field = block.model_fields.get(str(path[-1])) if block else None
+    if field is None or not field.examples:
         return ""
-    field = parent.model_fields.get(str(path[-1]))
-    examples = field.examples if field else None
-    return re.sub(r"[\[\]']", "", str(examples[0])) if examples and isinstance(examples[0], list) else (
-        str(examples[0]) if examples else ""
-    )
+    example = field.examples[0]
+    return f"[{', '.join(example)}]" if isinstance(example, list) else str(example)

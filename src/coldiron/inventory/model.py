@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from coldiron.inventory.findings import shown
 from coldiron.inventory.functions import FunctionName, Kind
-from coldiron.inventory.ranges import RangeError, expand
+from coldiron.inventory.ranges import expand
 
 PLUGIN = "coldiron.cluster.cluster"
 
@@ -27,16 +27,20 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
+class Wrong(ValueError):
+    """A value that cannot be meant; the text says what to write instead."""
+
+
 def _text(value: object) -> object:
     """Text only, with a hint that YAML, not the reader, made a number of it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f'YAML takes {shown(value)} for a number; put it in quotes ("{shown(value)}")')
+        raise Wrong(f'YAML takes {shown(value)} for a number; put it in quotes ("{shown(value)}")')
     return value
 
 
 def _word(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", value):
-        raise ValueError(
+        raise Wrong(
             f"`{shown(value)}` is no name for a cluster; write up to 32 lower-case letters, digits, - and _, "
             "beginning with a letter"
         )
@@ -44,16 +48,18 @@ def _word(value: str) -> str:
 
 
 def _domain(value: str) -> str:
+    if value != value.lower():
+        raise Wrong(f"`{shown(value)}` has capitals, which DNS ignores; write {shown(value.lower())}")
     labels = value.split(".")
     if len(value) > 200 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(
+        raise Wrong(
             f"`{shown(value)}` is no domain name; write lower-case letters, digits and hyphens between dots, "
             "e.g. cluster.example.org"
         )
     if labels[-1] == "local":
-        raise ValueError(f"`{value}` ends in .local, which belongs to multicast DNS; write e.g. cluster.internal")
+        raise Wrong(f"`{value}` ends in .local, which is multicast DNS's; write e.g. cluster.internal")
     if labels[-1].isdigit():
-        raise ValueError(f"`{value}` looks like an address; write a domain such as cluster.internal")
+        raise Wrong(f"`{value}` looks like an address; write a domain such as cluster.internal")
     return value
 
 
@@ -62,35 +68,36 @@ def _ipv4(value: str) -> str:
         return str(IPv4Address(value))
     except AddressValueError:
         hint = "; IPv6 is not supported here" if ":" in value else ""
-        raise ValueError(f"`{shown(value)}` is no IPv4 address{hint}; write e.g. 10.77.0.254") from None
+        raise Wrong(f"`{shown(value)}` is no IPv4 address{hint}; write e.g. 10.77.0.254") from None
 
 
 def _subnet(value: str) -> str:
     try:
         network = IPv4Network(value, strict=False)
     except (AddressValueError, NetmaskValueError, ValueError):
-        raise ValueError(f"`{shown(value)}` is no IPv4 subnet; write e.g. 10.77.0.0/24") from None
+        raise Wrong(f"`{shown(value)}` is no IPv4 subnet; write e.g. 10.77.0.0/24") from None
     if "/" not in value:
-        raise ValueError(f"`{value}` has no prefix length; write e.g. {value}/24")
+        raise Wrong(f"`{value}` has no prefix length; write e.g. {value}/24")
     if str(network.network_address) != value.split("/", maxsplit=1)[0]:
-        raise ValueError(f"`{value}` is an address inside a subnet; write {network}")
+        raise Wrong(f"`{value}` is an address inside a subnet; write {network}")
     if not 8 <= network.prefixlen <= 30:
-        raise ValueError(f"`{value}` must have a prefix length from 8 to 30; write e.g. 10.77.0.0/24")
+        raise Wrong(f"`{value}` must have a prefix length from 8 to 30; write e.g. 10.77.0.0/24")
     return str(network)
 
 
 def check_host_name(name: str) -> None:
-    """Refuse what DNS, ssh or Slurm would not take as a node's name, with a ValueError that says why."""
+    """Refuse what DNS, ssh or Slurm would not take as a node's name, with a Wrong that says why."""
     if name != name.lower():
-        raise ValueError(f"`{shown(name)}` has capital letters, which DNS ignores; write {shown(name.lower())}")
+        raise Wrong(f"`{shown(name)}` has capitals, which DNS ignores; write {shown(name.lower())}")
     if "_" in name:
-        raise ValueError(f"`{shown(name)}` has an underscore, which no host name may; write {name.replace('_', '-')}")
+        better = shown(name.replace("_", "-"))
+        raise Wrong(f"`{shown(name)}` has an underscore, which no host name may; write {better}")
     if "." in name:
-        raise ValueError(f"`{shown(name)}` has a dot; write the short name, the cluster's domain is added to it")
+        raise Wrong(f"`{shown(name)}` has a dot; write the short name, the cluster's domain is added to it")
     if not _LABEL.fullmatch(name) or name.isdigit():
-        raise ValueError(
-            f"`{shown(name)}` is no host name; write lower-case letters, digits and inner hyphens (at most 63), "
-            "with a letter among them"
+        raise Wrong(
+            f"`{shown(name)}` is no host name; write up to 63 lower-case letters, digits and inner "
+            "hyphens, with a letter among them"
         )
 
 
@@ -112,12 +119,12 @@ def _macs(value: object) -> object:
     result: list[str] = []
     for one in values:
         if not isinstance(one, str):
-            raise ValueError(f'`{shown(one)}` is no MAC address; write "52:54:00:12:34:56", in quotes')
+            raise Wrong(f'`{shown(one)}` is no MAC address; write "52:54:00:12:34:56", in quotes')
         mac = one.lower().replace("-", ":")
         if not _MAC.fullmatch(mac):
-            raise ValueError(f'`{shown(one)}` is no MAC address; write six pairs of hex digits: "52:54:00:12:34:56"')
+            raise Wrong(f'`{shown(one)}` is no MAC address; write six hex pairs: "52:54:00:12:34:56"')
         if int(mac[:2], 16) & 1:
-            raise ValueError(f"`{shown(one)}` is a multicast address, no card has it; copy it from the card's label")
+            raise Wrong(f"`{shown(one)}` is a multicast address, which no card has; copy the card's own")
         result.append(mac)
     return tuple(result)
 
@@ -144,9 +151,13 @@ class Network(Block):
     subnet: Annotated[Text, AfterValidator(_subnet)] = Field(
         description="IPv4 subnet.", examples=["10.77.0.0/24"]
     )
-    gateway: Ipv4Text | None = Field(None, description="Way out of the subnet; an address in it.")
+    gateway: Ipv4Text | None = Field(default=None, description="Way out of the subnet; an address in it.")
     mtu: int | None = Field(
-        None, ge=576, le=9216, description="Bytes a packet; left as the node has it when absent.", examples=[9000]
+        default=None,
+        ge=576,
+        le=9216,
+        description="Bytes a packet; left as the node has it when absent.",
+        examples=[9000],
     )
     dns: list[Ipv4Text] = Field(
         default_factory=list, description="Name servers outside the cluster that the heads ask."
@@ -165,11 +176,11 @@ class Gpus(Block):
 class Hardware(Block):
     """One node's processors, memory and GPUs, as the scheduler is told."""
 
-    sockets: int = Field(1, ge=1, le=16, description="Processor sockets.", examples=[2])
+    sockets: int = Field(default=1, ge=1, le=16, description="Processor sockets.", examples=[2])
     cores_per_socket: int = Field(ge=1, le=512, description="Cores a socket.", examples=[56])
-    threads_per_core: int = Field(1, ge=1, le=8, description="Hardware threads a core.", examples=[2])
+    threads_per_core: int = Field(default=1, ge=1, le=8, description="Hardware threads a core.", examples=[2])
     memory_gib: float = Field(gt=0, le=65536, description="Memory, in GiB.", examples=[2048])
-    gpus: Gpus | None = Field(None, description="GPUs; absent where there are none.")
+    gpus: Gpus | None = Field(default=None, description="GPUs; absent where there are none.")
 
 
 class Bmc(Block):
@@ -184,9 +195,9 @@ class Bmc(Block):
 class Defaults(Block):
     """What a node group has when it does not say otherwise. A group's own value replaces the whole of it."""
 
-    platform: Platform | None = Field(None, description="See nodes.", examples=["metal"])
-    distribution: Distribution | None = Field(None, description="See nodes.", examples=["debian-13"])
-    hardware: Hardware | None = Field(None, description="See nodes.")
+    platform: Platform | None = Field(default=None, description="See nodes.", examples=["metal"])
+    distribution: Distribution | None = Field(default=None, description="See nodes.", examples=["debian-13"])
+    hardware: Hardware | None = Field(default=None, description="See nodes.")
 
 
 class NodeGroup(Defaults):
@@ -202,11 +213,11 @@ class NodeGroup(Defaults):
         examples=["10.77.0.31", "10.77.0.[31-33]"],
     )
     mac: Macs | None = Field(
-        None,
-        description="MAC address of the card on the network `cluster`; a list in the nodes' order for a range.",
+        default=None,
+        description="MAC address on the network `cluster`; for a range a list in the nodes' order.",
         examples=["52:54:00:12:34:56"],
     )
-    bmc: Bmc | None = Field(None, description="Management controllers, one a node.")
+    bmc: Bmc | None = Field(default=None, description="Management controllers, one a node.")
     functions: list[FunctionName] | None = Field(
         None, description="Replaces the functions that the kind gives.", examples=[["slurm_worker"]]
     )
@@ -215,9 +226,9 @@ class NodeGroup(Defaults):
 class Features(Block):
     """What the cluster has."""
 
-    scheduler: Scheduler = Field("slurm", description="Workload manager.")
+    scheduler: Scheduler = Field(default="slurm", description="Workload manager.")
     home_backend: HomeBackend = Field(
-        "nfs",
+        default="nfs",
         description="nfs: the home server exports /home. provided: something outside puts it on every node.",
     )
 
@@ -225,11 +236,13 @@ class Features(Block):
 class PluginOptions(Block):
     """Ansible's own options of any inventory plugin that can cache; see docs/inventory.md."""
 
-    cache: bool | None = Field(None, description="Keep the parsed inventory in Ansible's cache.")
-    cache_plugin: Text | None = Field(None, description="Which cache plugin.", examples=["jsonfile"])
-    cache_timeout: int | None = Field(None, ge=0, description="Seconds that a cached inventory lives.")
-    cache_connection: Text | None = Field(None, description="Where the cache plugin keeps its data.")
-    cache_prefix: Text | None = Field(None, description="Prefix of the cache plugin's entries.")
+    cache: bool | None = Field(default=None, description="Keep the parsed inventory in Ansible's cache.")
+    cache_plugin: Text | None = Field(default=None, description="Which cache plugin.", examples=["jsonfile"])
+    cache_timeout: int | None = Field(
+        default=None, ge=0, description="Seconds that a cached inventory lives."
+    )
+    cache_connection: Text | None = Field(default=None, description="Where the cache plugin keeps its data.")
+    cache_prefix: Text | None = Field(default=None, description="Prefix of the cache plugin's entries.")
 
 
 class ClusterFile(PluginOptions):
@@ -262,6 +275,6 @@ __all__ = [
     "Network",
     "NodeGroup",
     "PluginOptions",
-    "RangeError",
+    "Wrong",
     "check_host_name",
 ]

@@ -22,10 +22,10 @@ class RangeError(ValueError):
 
 @dataclass(frozen=True)
 class Names:
-    """The nodes of one range, in ClusterShell's order, and each one's distance from the range's first number.
+    """The nodes of one range, in ClusterShell's order, and each one's distance from the first number.
 
-    ``offsets`` counts by the numbers in the names, so that leaving ``gpu02`` out of ``gpu[01-03]`` moves nobody
-    else's address. It counts by position where the names do not vary in exactly one number.
+    ``offsets`` counts by the numbers in the names, so that leaving ``gpu02`` out of ``gpu[01-03]`` moves
+    nobody else's address. It counts by position where the names do not vary in exactly one number.
     """
 
     names: tuple[str, ...]

@@ -1,8 +1,8 @@
 """YAML read with the line of every value, bounded, and with YAML 1.1's surprises explained.
 
-Ansible's own loader would take ``52:54:00:12:34:56`` for a number and ``on`` for true without a word. Here the
-parser's events are composed by hand, so each value keeps its line and its spelling, and a file can neither
-nest nor multiply without end.
+Ansible's own loader would take ``52:54:00:12:34:56`` for a number and ``on`` for true without a word. Here
+the parser's events are composed by hand, so each value keeps its line and its spelling, and a file can
+neither nest nor multiply without end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _ODD_INTEGER = re.compile(
 )
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _ODD_FLOAT = re.compile(
-    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+]?[0-9]+)?|[0-9][0-9_]*(?P<sixty>(:[0-5]?[0-9])+)\.[0-9_]*|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+]?[0-9]+)?|[0-9][0-9_]*(?P<sixty>(:[0-5]?[0-9])+)\.[0-9_]*|\.(inf|Inf|INF))"
+    r"|\.(nan|NaN|NAN)"
 )
 _NULL = {"", "~", "null", "Null", "NULL"}
 _TRUE_FALSE = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -81,19 +82,16 @@ class _Broken(Exception):
 
 @dataclass
 class _Node:
-    """One YAML node: ``value`` is text, a list of nodes, or a list of key and value nodes."""
+    """One YAML node: a scalar with its ``text``, a list with ``items`` or a mapping with ``pairs``."""
 
     line: int
-    value: str | list[_Node] | list[tuple[_Node, _Node]]
+    text: str = ""
     plain: bool = False
     tag: str | None = None
     closed: bool = False
-
-    @property
-    def pairs(self) -> list[tuple[_Node, _Node]] | None:
-        return [pair for pair in self.value if isinstance(pair, tuple)] if self.kind == "mapping" else None
-
     kind: str = "scalar"
+    items: list[_Node] = field(default_factory=list)
+    pairs: list[tuple[_Node, _Node]] = field(default_factory=list)
 
 
 def read(path: Path) -> Document:
@@ -129,13 +127,13 @@ def _read_text(path: Path) -> str:
         if not stat.S_ISREG(status.st_mode):
             raise _Broken(0, "this is not a regular file; write cluster.yml as a plain text file")
         if status.st_size > MAX_BYTES:
-            raise _Broken(
-                0, f"{status.st_size} bytes are too many (at most {MAX_BYTES}); write ranges such as gpu[01-12]"
-            )
+            raise _Broken(0, f"{status.st_size} bytes are too many (at most {MAX_BYTES}); write ranges")
         with path.open("rb") as handle:
             data = handle.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _Broken(0, "there is no such file; copy inventories/virtual/cluster.yml to begin with") from None
+        raise _Broken(
+            0, "there is no such file; begin with a copy of inventories/virtual/cluster.yml"
+        ) from None
     except OSError as error:
         raise _Broken(0, f"cannot be read: {error.strerror or error}") from None
     except ValueError:
@@ -183,7 +181,8 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
     pending_keys: list[_Node | None] = []
     documents = 0
     for event in events:
-        line = event.start_mark.line + 1
+        mark = event.start_mark
+        line = mark.line + 1 if mark else 0
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
@@ -196,16 +195,17 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
             continue
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                raise _Broken(line, f"`*{shown(event.anchor)}` refers to no anchor `&{shown(event.anchor)}` above")
+                name = shown(event.anchor)
+                raise _Broken(line, f"`*{name}` refers to no anchor; write `&{name}` above it")
             node = anchors[event.anchor]
             if not node.closed:
                 raise _Broken(line, f"`*{shown(event.anchor)}` holds itself; write its lines out")
         elif isinstance(event, yaml.ScalarEvent):
-            plain = event.implicit[0]
-            node = _Node(line, event.value, plain, None if event.tag in (None, "!") else event.tag, closed=True)
+            tag = None if event.tag in (None, "!") else event.tag
+            node = _Node(line, event.value, plain=event.implicit[0], tag=tag, closed=True)
         elif isinstance(event, yaml.CollectionStartEvent):
             kind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "list"
-            node = _Node(line, [], tag=event.tag, kind=kind)
+            node = _Node(line, tag=event.tag, kind=kind)
         else:
             continue
         if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent) and event.anchor:
@@ -225,13 +225,12 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
 
 
 def _attach(parent: _Node, pending_keys: list[_Node | None], node: _Node) -> None:
-    assert isinstance(parent.value, list)
     if parent.kind == "list":
-        parent.value.append(node)  # type: ignore[arg-type]
+        parent.items.append(node)
     elif (key := pending_keys[-1]) is None:
         pending_keys[-1] = node
     else:
-        parent.value.append((key, node))  # type: ignore[arg-type]
+        parent.pairs.append((key, node))
         pending_keys[-1] = None
 
 
@@ -245,14 +244,18 @@ def _explain(error: yaml.YAMLError, text: str) -> _Broken:
     lines = text.splitlines()
     here = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in here[: len(here) - len(here.lstrip())] or "\\t" in problem:
-        return _Broken(line, "a tab indents this line; YAML takes spaces only: write two spaces for each level")
+        return _Broken(line, "a tab indents this line, and YAML takes only spaces; write two spaces a level")
     if "mapping values are not allowed" in problem:
         return _Broken(
             line, "a `:` where none can stand; check the indent, and put text that holds `: ` in quotes"
         )
     if "could not find expected ':'" in problem:
         return _Broken(line, "a key without `:`; write `key: value`, with a space after the colon")
-    if "did not find expected" in problem or "expected <block end>" in problem or "expected ',' or" in problem:
+    if (
+        "did not find expected" in problem
+        or "expected <block end>" in problem
+        or "expected ',' or" in problem
+    ):
         return _Broken(
             line,
             "this line does not fit the lines above it; check its indent, and that every quote and bracket "
@@ -282,7 +285,7 @@ class _Reader:
         """The plain value of ``node``; kept as the document's data when it is the root."""
         self.values += 1
         if self.values > MAX_VALUES:
-            raise _Broken(node.line, f"anchors multiply to more than {MAX_VALUES} values; write fewer aliases")
+            raise _Broken(node.line, f"aliases make more than {MAX_VALUES} values; write fewer")
         if depth > MAX_DEPTH:
             raise _Broken(node.line, f"aliases nest more than {MAX_DEPTH} deep; write the lines out")
         self.document.lines[path] = line
@@ -294,8 +297,7 @@ class _Reader:
         elif node.kind == "list":
             value = [
                 self.convert(item, (*path, index), item.line, depth + 1)
-                for index, item in enumerate(node.value)
-                if isinstance(item, _Node)
+                for index, item in enumerate(node.items)
             ]
         else:
             value = self._scalar(node, path)
@@ -317,8 +319,8 @@ class _Reader:
         result: dict[str, object] = {}
         seen: dict[str, int] = {}
         merged: list[_Node] = []
-        for key_node, value_node in node.pairs or []:
-            if key_node.kind == "scalar" and key_node.plain and key_node.value == "<<":
+        for key_node, value_node in node.pairs:
+            if key_node.kind == "scalar" and key_node.plain and key_node.text == "<<":
                 merged.extend(self._merge_sources(value_node))
                 continue
             key = self._key(key_node, path)
@@ -339,29 +341,27 @@ class _Reader:
         return result
 
     def _merge_sources(self, node: _Node) -> list[_Node]:
-        sources = [node] if node.kind == "mapping" else node.value if node.kind == "list" else []
-        found = [source for source in sources if isinstance(source, _Node) and source.kind == "mapping"]
+        found = [source for source in [node, *node.items] if source.kind == "mapping"]
         if not found:
             self.complain(node.line, "`<<` merges a mapping; write `<<: *anchor`")
         return found
 
     def _key(self, node: _Node, path: KeyPath) -> str | None:
-        if node.kind != "scalar" or not isinstance(node.value, str):
+        if node.kind != "scalar":
             self.complain(node.line, "a key is one word; write `key: value`", path)
             return None
         if not node.plain:
-            return node.value
-        if _OTHER_BOOLEAN.fullmatch(node.value) or node.value in _TRUE_FALSE:
-            self.complain(node.line, f"YAML reads the key `{node.value}` as true or false; choose another word")
+            return node.text
+        if _OTHER_BOOLEAN.fullmatch(node.text) or node.text in _TRUE_FALSE:
+            self.complain(node.line, f"YAML reads the key `{node.text}` as true or false; write another")
             return None
-        if node.value in _NULL:
+        if node.text in _NULL:
             self.complain(node.line, "a key is missing before `:`; write `key: value`")
             return None
-        return node.value
+        return node.text
 
     def _scalar(self, node: _Node, path: KeyPath) -> object:
-        text = node.value
-        assert isinstance(text, str)
+        text = node.text
         if not node.plain:
             return text
         if text in _NULL:
@@ -371,7 +371,7 @@ class _Reader:
         if _OTHER_BOOLEAN.fullmatch(text):
             means = "true" if text.lower() in {"yes", "on"} else "false"
             self.complain(
-                node.line, f"YAML reads `{text}` as {means}; write {means}, or \"{text}\" for the word", path
+                node.line, f'YAML reads `{text}` as {means}; write {means}, or "{text}" for the word', path
             )
             return text
         if _DECIMAL.fullmatch(text):
@@ -379,15 +379,14 @@ class _Reader:
                 self.complain(node.line, f"the number {shown(text)} is too large", path)
                 return text
             return int(text)
-        if odd := _ODD_INTEGER.fullmatch(text) or _ODD_FLOAT.fullmatch(text):
-            if not _FLOAT.fullmatch(text):
-                return self._odd_number(node, text, odd, path)
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
                 self.complain(node.line, f"the number {shown(text)} is too large", path)
                 return text
             return number
+        if odd := _ODD_INTEGER.fullmatch(text) or _ODD_FLOAT.fullmatch(text):
+            return self._odd_number(node, text, odd, path)
         return text
 
     def _odd_number(self, node: _Node, text: str, odd: re.Match[str], path: KeyPath) -> object:
@@ -397,11 +396,14 @@ class _Reader:
                 value = value * 60 + float(part)
             why = f"YAML takes `{shown(text)}` for a number in base 60 ({value:.0f})"
         elif re.fullmatch(r"[-+]?0[0-7_]+", text):
-            plain = text.replace("_", "")
-            why = f"YAML takes `{shown(text)}` for a number in base 8 ({int(plain, 8) if len(plain) < 20 else 'large'})"
+            octal = text.replace("_", "")
+            means = f" ({int(octal, 8)})" if len(octal) < 20 else ""
+            why = f"YAML takes `{shown(text)}` for a number in base 8{means}"
         else:
             why = f"YAML takes `{shown(text)}` for a number in a notation of its own"
         self.complain(
-            node.line, f'{why}; put text in quotes ("{shown(text)}"), write a number in plain decimal digits', path
+            node.line,
+            f'{why}; put text in quotes ("{shown(text)}"), write a number in plain decimal digits',
+            path,
         )
         return text
