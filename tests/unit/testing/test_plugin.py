@@ -1,0 +1,110 @@
+"""The pytest plugin, run as a person runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from coldiron.testing.fixtures import wait_until
+from tests.unit.testing.toy import Toy, write
+
+
+def run(toy: Toy, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with the plugin on the toy, apart from the checkout's configuration."""
+    bootstrap = f"import sys; sys.path.insert(0, {str(toy.root)!r}); import pytest; sys.exit(pytest.main())"
+    return subprocess.run(
+        [
+            *(sys.executable, "-c", bootstrap, "-p", "coldiron.testing.plugin", "-p", "no:cacheprovider"),
+            *("--rootdir", str(toy.collection), "--inventory", str(toy.inventory), "-q", *words),
+        ],
+        cwd=toy.collection,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_every_host_of_the_role_is_tested(toy: Toy) -> None:
+    finished = run(toy, "-vv", str(toy.role / "tests"))
+    assert finished.returncode == 0, finished.stdout
+    assert "test_toy.py::test_color[node01]" in finished.stdout
+    assert "8 passed" in finished.stdout
+
+
+def test_limit_role_and_no_paths(toy: Toy) -> None:
+    write(toy.collection / "roles" / "part" / "tests" / "test_part.py", "def test_part(host):\n    pass\n")
+    assert "9 passed" in run(toy).stdout
+    assert "4 passed" in run(toy, "--role", "toy", "--limit", "node02").stdout
+    assert "1 passed" in run(toy, "--role", "part").stdout
+    folder = str(toy.collection / "roles")
+    assert "1 passed, 8 deselected" in run(toy, "--role", "part", folder).stdout
+    missing = run(toy, "--role", "nothing")
+    assert missing.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "role nothing has no tests" in missing.stderr
+
+
+def test_in_parallel_and_with_junit(toy: Toy) -> None:
+    report = toy.root / "report.xml"
+    finished = run(toy, "-n", "2", f"--junitxml={report}")
+    assert finished.returncode == 0, finished.stdout
+    suite = ET.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    assert suite.get("tests") == "8"
+
+
+def test_secrets_are_not_in_any_report(toy: Toy) -> None:
+    write(
+        toy.role / "tests" / "test_toy.py",
+        """\
+def test_compares(host, opts):
+    assert opts["toy_password"] == "x", opts["toy_password"]
+
+def test_finds(host, opts):
+    secret = opts["toy_password"]
+    print(secret)
+    assert "y" in host.run("cat password").stdout
+""",
+    )
+    report = toy.root / "report.xml"
+    finished = run(toy, "-vv", "-l", f"--junitxml={report}")
+    assert "4 failed" in finished.stdout
+    assert "<secret>" in finished.stdout
+    assert "correct-horse" not in finished.stdout
+    assert "correct-horse" not in report.read_text()
+
+
+def test_a_broken_inventory_is_one_line(toy: Toy) -> None:
+    (toy.inventory / "hosts.yml").write_text("all: {hosts: {a: }}\n")
+    finished = run(toy)
+    assert finished.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "has no host in group cluster" in finished.stdout + finished.stderr
+    assert "Traceback" not in finished.stdout + finished.stderr
+
+
+def test_options_outside_a_role_are_refused(toy: Toy) -> None:
+    path = write(toy.root / "test_free.py", "def test_free(opts):\n    pass\n")
+    finished = run(toy, str(path), "--limit", "node01")
+    assert "is not in a role's tests folder" in finished.stdout
+
+
+def test_waiting_is_bounded() -> None:
+    seen: list[int] = []
+
+    def third() -> bool:
+        seen.append(1)
+        assert len(seen) > 1, "too early"
+        return len(seen) > 2
+
+    assert wait_until(third, seconds=5, every=0.01)
+    with pytest.raises(AssertionError, match=r"did not hold within 0\.05 s"):
+        wait_until(lambda: False, seconds=0.05, every=0.01)
+    with pytest.raises(AssertionError, match="never"):
+        wait_until(_never, seconds=0.05, every=0.01)
+
+
+def _never() -> bool:
+    raise AssertionError("never")
