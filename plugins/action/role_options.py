@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
 
 ROLES_DIR = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
@@ -52,8 +53,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     given[name] = "given"
                     continue
                 given[name] = self._templar.template(task_vars[name])
-            validator = ArgumentSpecValidator(options)
-            errors += [f"role {role}: {message}" for message in validator.validate(given).error_messages]
+            checked = ArgumentSpecValidator(options).validate(given)
+            # Secrets inside lists and mappings (a user's password hash) are masked where a message repeats them.
+            messages = remove_values(checked.error_messages, checked._no_log_values)
+            errors += [f"role {role}: {message}" for message in messages]
         if errors:
             result.update(failed=True, msg="; ".join(errors), errors=errors)
             return result

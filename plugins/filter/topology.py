@@ -28,9 +28,23 @@ def host_values(hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]], *na
     return values
 
 
+def records(addresses: Mapping[str, str], hosts: list[str]) -> list[dict[str, Any]]:
+    """Return ``hosts`` as the records that role dns takes: name, address, no aliases."""
+    return [{"name": host, "address": addresses[host], "aliases": []} for host in hosts]
+
+
+def bmc_records(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str]) -> list[dict[str, Any]]:
+    """Return the records of the management controllers that ``hosts`` have, each as NAME-bmc."""
+    return [
+        {"name": f"{host}-bmc", "address": hostvars[host]["coldiron_bmc_address"], "aliases": []}
+        for host in hosts
+        if hostvars[host].get("coldiron_bmc_address")
+    ]
+
+
 class FilterModule:
     """The filters by name."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"host_values": host_values}
+        return {"host_values": host_values, "records": records, "bmc_records": bmc_records}
