@@ -2,11 +2,252 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperCommand
 
-app = typer.Typer(help="The virtual rack.", no_args_is_help=True)
+from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory.ranges import RangeError, expand
+from coldiron.rack import requirements as needed
+from coldiron.rack.host import Host
+from coldiron.rack.layout import Layout, Machine
+from coldiron.rack.rack import Rack, elapsed
+from coldiron.rack.remote import log_in, run_everywhere
+from coldiron.rack.report import Report
+from coldiron.rack.spec import from_cluster, inventory_directory
+from coldiron.rack.state import RackState, Registry
+
+_COMMAND = "coldiron.rack.command"
 
 
-@app.callback()
-def _rack() -> None:
-    """The virtual rack: the nodes of an inventory as containers on this machine."""
+class _WithCommand(TyperCommand):
+    """A verb whose words after ``--`` are a command for nodes, untouched by this command line's own options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_COMMAND] = args[cut + 1 :]
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    help="The virtual rack: the nodes of an inventory as containers on this machine.", no_args_is_help=True
+)
+
+Inventory = Annotated[
+    Path, typer.Option("-i", "--inventory", help="The inventory's directory, or its cluster.yml.")
+]
+Nodes = Annotated[
+    list[str] | None, typer.Argument(help="Nodes, also as ranges (gpu[01-03]); all if none is named.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the outcome as JSON, progress on the other channel.")
+]
+DEFAULT = Path("inventories/virtual")
+
+
+def _names(nodes: Sequence[str] | None) -> list[str]:
+    """Node names with ranges written out, each once."""
+    names: dict[str, None] = {}
+    for text in nodes or ():
+        try:
+            names.update(dict.fromkeys(expand(text)))
+        except RangeError as error:
+            raise ColdironError(str(error)) from None
+    return list(names)
+
+
+def _rack(inventory: Path, as_json: bool = False) -> Rack:
+    """The rack of an inventory, called as its state says if it is up, else as its cluster.yml says."""
+    directory = inventory_directory(inventory)
+    state = RackState.load(Layout("", directory).state)
+    if state is None:
+        registered = _registered(Machine().registry)
+        name = next((rack for rack, owner in registered.items() if owner == str(directory)), None)
+    else:
+        name = state.name
+    layout = Layout(name or from_cluster(directory).name, directory)
+    return Rack(layout, report=Report(Console(file=sys.stderr if as_json else sys.stdout)))
+
+
+def _registered(registry: Path) -> dict[str, str]:
+    return Registry.load(registry).racks
+
+
+def _print(data: Any) -> None:
+    print(json.dumps(data, indent=2))
+
+
+@app.command()
+def up(
+    nodes: Nodes = None,
+    inventory: Inventory = DEFAULT,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove nodes that have left cluster.yml.")] = False,
+    rebuild_base: Annotated[bool, typer.Option("--rebuild-base", help="Bake the base image anew.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring up what is missing of the rack; what runs is left alone."""
+    since = time.monotonic()
+    spec = from_cluster(inventory)
+    rack = _rack(inventory, as_json)
+    with rack.report:
+        state = rack.up(spec, _names(nodes), prune=prune, rebuild_base=rebuild_base)
+    if as_json:
+        _print({"rack": state.name, "up": True, "seconds": elapsed(since), "nodes": list(state.nodes)})
+    else:
+        rack.report.say(
+            f"rack {state.name}: {len(state.nodes)} nodes up, simulated on this machine ({elapsed(since)} s)"
+        )
+
+
+@app.command()
+def down(
+    nodes: Nodes = None,
+    inventory: Inventory = DEFAULT,
+    name: Annotated[
+        str, typer.Option("--name", help="The rack of this name, whosever inventory made it.")
+    ] = "",
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove base images, kept snapshots, packages too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take the rack away, or only the nodes named. Nothing of it is left on this machine."""
+    since = time.monotonic()
+    if name:
+        owner = _registered(Machine().registry).get(name)
+        if owner is None:
+            raise ColdironError(f"no rack called {name} is up on this machine")
+        rack = Rack(
+            Layout(name, Path(owner)), report=Report(Console(file=sys.stderr if as_json else sys.stdout))
+        )
+    else:
+        rack = _rack(inventory, as_json)
+    with rack.report:
+        was_there = rack.down(_names(nodes))
+        if purge:
+            rack.keeper.purge()
+    if as_json:
+        _print({"rack": rack.layout.name, "was_up": was_there, "seconds": elapsed(since)})
+    elif was_there:
+        what = ", ".join(_names(nodes)) or f"rack {rack.layout.name}"
+        rack.report.say(f"{what}: taken away ({elapsed(since)} s)")
+    else:
+        rack.report.say(f"rack {rack.layout.name}: was not up")
+
+
+@app.command()
+def purge() -> None:
+    """Remove what outlives racks on purpose: base images, kept snapshots, the package cache."""
+    rack = Rack(Layout("", Path("/")))
+    rack.keeper.purge()
+    rack.keeper.leave()
+
+
+@app.command()
+def status(inventory: Inventory = DEFAULT, as_json: Json = False) -> None:
+    """Show what stands. The exit code is 0 if every node is up, else 1."""
+    rack = _rack(inventory, as_json)
+    found = rack.status()
+    if as_json:
+        _print(found)
+    else:
+        _show(found, rack.report.console)
+    if not found["up"]:
+        raise typer.Exit(int(ExitCode.HOSTS_FAILED))
+
+
+def _show(found: dict[str, Any], console: Console) -> None:
+    if not found["nodes"]:
+        console.print(f"rack {found['rack']} ({found['inventory']}): down", highlight=False, soft_wrap=True)
+        return
+    table = Table(title=f"rack {found['rack']}, simulated on this machine", title_justify="left", box=None)
+    for column in ("node", "state", "address", "kind", "distribution", "GPUs (simulated)", "from"):
+        table.add_column(column)
+    for node in found["nodes"]:
+        gpus = f"{node['gpu_count']} x {node['gpu_type']}" if node["gpu_count"] else "-"
+        origin = node["snapshot"] or node["base"]
+        table.add_row(
+            node["name"], node["state"], node["address"], node["kind"], node["distribution"], gpus, origin
+        )
+    console.print(table)
+    console.print(f"/home: {found['home']}", highlight=False, soft_wrap=True)
+    console.print(
+        f"network {found['subnet']}, MTU {found['mtu']}; packages from {found['apt_mirror']} through "
+        f"{found['apt_proxy']} ({found['package_cache']})",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command(cls=_WithCommand)
+def ssh(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="The node.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[--] [COMMAND]...", help="A login if there is none.")
+    ] = None,
+    inventory: Inventory = DEFAULT,
+) -> None:
+    """Log in to a node as root, or run one command there; its words are joined as ssh joins them."""
+    rack = _rack(inventory)
+    state = rack.standing()
+    log_in(state, rack.pick(state, [node])[0], [*(words or []), *context.meta.get(_COMMAND, [])])
+
+
+@app.command("exec", cls=_WithCommand)
+def execute(
+    context: typer.Context,
+    nodes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NODE]... -- COMMAND...", help="All if none is named.")
+    ] = None,
+    inventory: Inventory = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Run a command on nodes side by side, each line with its node's name in front.
+
+    A single word is a line for the node's shell. The exit code is the highest of the nodes'.
+    """
+    command = context.meta.get(_COMMAND, [])
+    if not command:
+        raise ColdironError("write the command after --, e.g.: coldiron rack exec gpu[01-03] -- uptime")
+    rack = _rack(inventory, as_json)
+    state = rack.standing()
+    chosen = rack.pick(state, _names(nodes))
+    width = max(len(node.name) for node in chosen)
+    lock = threading.Lock()
+    lines: dict[str, list[str]] = {node.name: [] for node in chosen}
+
+    def show(node: str, line: str) -> None:
+        with lock:
+            lines[node].append(line)
+            if not as_json:
+                print(f"{node:<{width}} | {line}", flush=True)
+
+    codes = run_everywhere(state, chosen, command, show)
+    if as_json:
+        _print({node: {"exit_code": codes[node], "output": lines[node]} for node in codes})
+    if any(codes.values()):
+        raise typer.Exit(max(codes.values()))
+
+
+@app.command()
+def requirements(
+    missing: Annotated[bool, typer.Option("--missing", help="Only those that are not here.")] = False,
+) -> None:
+    """Print the Debian packages that the rack needs, one a line."""
+    names = (
+        needed.missing(Host()) if missing else [requirement.package for requirement in needed.REQUIREMENTS]
+    )
+    for name in names:
+        print(name)

@@ -1,0 +1,61 @@
+"""What Ansible needs to reach a rack's nodes. Standard library only: the inventory plugin imports this."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+
+def _state(inventory_dir: Path) -> dict[str, Any] | None:
+    try:
+        state = json.loads((inventory_dir / ".rack" / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) and "nodes" in state else None
+
+
+def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
+    """ssh's options for a rack's nodes: its known hosts, its control sockets and nobody's own configuration."""
+    return [
+        "-F", "/dev/null",
+        "-o", "IdentitiesOnly=yes",
+        "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}"',
+        "-o", "GlobalKnownHostsFile=/dev/null",
+        "-o", "StrictHostKeyChecking=yes",
+        # Short and by address: a socket's path may have 108 bytes, and the rack closes a node's when it stops.
+        "-o", f"ControlPath={sockets}/%h-%p-%r",
+        "-o", "ConnectTimeout=10",
+        "-o", "ServerAliveInterval=10",
+        "-o", "ServerAliveCountMax=6",
+    ]  # fmt: skip
+
+
+def rack_nodes(inventory_dir: Path) -> frozenset[str]:
+    """The names of the nodes that the inventory's rack has; empty where there is no rack."""
+    state = _state(inventory_dir)
+    return frozenset(state["nodes"]) if state else frozenset()
+
+
+def connection_vars(inventory_dir: Path) -> dict[str, Any] | None:
+    """Ansible variables of the nodes of an inventory's rack, None where it has none.
+
+    They are the same for every node in ``rack_nodes``; ``ansible_host`` is the inventory's own.
+    """
+    inventory_dir = inventory_dir.resolve()
+    state = _state(inventory_dir)
+    if state is None:
+        return None
+    return {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(inventory_dir / ".rack" / "id_ed25519"),
+        "ansible_ssh_common_args": shlex.join(ssh_options(inventory_dir, state["sockets"])),
+        "coldiron_rack": {
+            "name": state["name"],
+            "simulated": True,
+            "home_backend": state["home_backend"],
+            "apt_mirror": state["apt_mirror"],
+            "apt_proxy": state["apt_proxy"],
+        },
+    }

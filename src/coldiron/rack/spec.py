@@ -1,0 +1,106 @@
+"""What the rack needs to know of a cluster, and nothing else: its nodes, their network and their home."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
+
+from coldiron.errors import ColdironError
+from coldiron.inventory import FILE_NAMES, find, load
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node. ``gpu_count`` is the number of GPU device files it gets; they are simulated."""
+
+    name: str
+    address: str
+    distribution: str
+    kind: str
+    gpu_count: int = 0
+    gpu_type: str | None = None
+
+
+@dataclass(frozen=True)
+class RackSpec:
+    """A rack to be brought up. ``file`` is its cluster.yml, ``mtu`` in bytes; None takes the uplink's."""
+
+    name: str
+    file: Path
+    domain: str
+    subnet: IPv4Network
+    gateway: str
+    home_backend: str
+    nodes: tuple[NodeSpec, ...]
+    mtu: int | None = None
+
+    @property
+    def directory(self) -> Path:
+        """The inventory's directory."""
+        return self.file.parent
+
+    @property
+    def bridge_address(self) -> IPv4Interface:
+        """The address that the bridge carries: the gateway's, with the subnet's prefix length."""
+        return IPv4Interface(f"{self.gateway}/{self.subnet.prefixlen}")
+
+    def node(self, name: str) -> NodeSpec:
+        """The node called ``name``. Raises ColdironError where the cluster has none of that name."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise ColdironError(f"{self.file}: no node is called {name}; there are {known}")
+
+
+def inventory_directory(path: Path) -> Path:
+    """The inventory's directory, given it or its cluster.yml. Raises ColdironError where there is none."""
+    if path.name in FILE_NAMES and not path.is_dir():
+        path = path.parent
+    if not path.is_dir():
+        raise ColdironError(f"{path}: no such directory; give an inventory's with -i")
+    return Path(os.path.realpath(path))
+
+
+def bridge_address(subnet: IPv4Network, gateway: str | None, taken: set[str]) -> str:
+    """The gateway's address, or where the cluster has none, the subnet's last that no node has."""
+    if gateway is not None and gateway not in taken:
+        return gateway
+    candidate = subnet.broadcast_address - 1
+    while str(candidate) in taken or str(candidate) == gateway:
+        candidate -= 1
+    if candidate == subnet.network_address:
+        raise ColdironError(f"subnet {subnet} of networks.cluster has no address left for the rack's bridge")
+    return str(IPv4Address(candidate))
+
+
+def from_cluster(path: Path) -> RackSpec:
+    """The rack of the cluster.yml at ``path``, or in that directory. Raises InventoryError for a broken one."""
+    file = find(inventory_directory(path))
+    cluster = load(file)
+    network = cluster.networks["cluster"]
+    nodes = []
+    for node in cluster.nodes:
+        gpus = node.hardware.gpus if node.hardware else None
+        nodes.append(
+            NodeSpec(
+                name=node.name,
+                address=str(node.address),
+                distribution=node.distribution,
+                kind=node.kind,
+                gpu_count=gpus.count if gpus else 0,
+                gpu_type=gpus.type if gpus else None,
+            )
+        )
+    return RackSpec(
+        name=cluster.name,
+        file=file,
+        domain=cluster.domain,
+        subnet=cluster.subnet,
+        gateway=bridge_address(cluster.subnet, network.gateway, {node.address for node in nodes}),
+        home_backend=cluster.features.home_backend,
+        nodes=tuple(nodes),
+        mtu=network.mtu,
+    )
