@@ -1,7 +1,10 @@
 #!/usr/bin/python3
 # Copyright: the coldiron maintainers
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Bring one node to one declaration. Standard library only: this text itself is what the node runs (Python >= 3.9)."""
+"""Bring one node to one declaration. This text is what the node runs: standard library only, Python >= 3.9.
+
+Documented in converge.yml beside it, which stays on the controller.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +21,44 @@ import sys
 import time
 import zlib
 
-DOCUMENTATION = r"""
-"""
+TYPE_CHECKING = False  # importing typing would cost each call some four milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-EXAMPLES = r"""
-"""
+    Mapping = dict[str, Any]
+    Change = tuple[Mapping, str, bytes, bytes]  # entry, what to do, contents before and after
 
-RETURN = r"""
-"""
-
-STAGE = ".coldiron-converge"  # a directory at the root of a file system: no daemon reads it, a rename out of it is atomic
+STAGE = ".coldiron-converge"  # at the root of a file system: no daemon reads it, a rename out of it is atomic
 RECORDS = "/var/lib/coldiron/converge"
 LOCK_SECONDS = 300
 POLICY = "/usr/sbin/policy-rc.d"
 POLICY_KEPT = POLICY + ".before-converge"
-POLICY_TEXT = """#!/bin/sh
+POLICY_TEXT = f"""#!/bin/sh
 # Made by coldiron.cluster.converge while it installs packages, removed by it afterwards: a daemon that runs already
 # may be restarted by its upgrade, no other is started before its configuration is there.
-[ ! -x {kept} ] || {kept} "$@" || exit $?
+[ ! -x {POLICY_KEPT} ] || {POLICY_KEPT} "$@" || exit $?
 systemctl is-active --quiet "$1" || exit 101
-""".format(kept=POLICY_KEPT)
-APT = ["apt-get", "-y", "-q", "--no-install-recommends", "--allow-downgrades", "-o", "Dpkg::Options::=--force-confdef",
-       "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}",
-       "-o", "Acquire::Retries=2"]  # fmt: skip
+"""
+APT = "apt-get -y -q --no-install-recommends --allow-downgrades -o Dpkg::Use-Pty=0 -o Acquire::Retries=2"
+APT += " -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
+APT += f" -o DPkg::Lock::Timeout={LOCK_SECONDS} install"
+FINISH_DPKG = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
 STALE_LISTS = re.compile(
     r"Unable to locate package|has no installation candidate|Version '.*' for '.*' was not found|404 +Not Found"
     r"|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
 )
-# What a mount namespace of its own gives a validator: the staged files in their final places, over the live ones.
-SHOW_STAGED = (
-    "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
-    ' shift 2; n=$((n - 1)); done; exec "$@"'
-)
-UNIT_FACTS = "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload"
-UNIT_PATHS = ("/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/run/systemd/system/",
-              "/usr/local/lib/systemd/system/", "/etc/fstab", "/etc/crypttab")  # fmt: skip
+TELLING = r"E: (?!Sub-process)|dpkg: error|[Ee]rror:| Problem|No match for|.*No space left|.*Read-only file system"
+# A mount namespace in which a validator finds the staged files in their final places, over the live ones.
+SHOW_STAGED = "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
+SHOW_STAGED += ' shift 2; n=$((n - 1)); done; exec "$@"'
+UNIT_FACTS = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload"
+UNIT_PLACES = ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
+UNIT_PATHS = (*(f"{place}/systemd/system/" for place in UNIT_PLACES), "/etc/fstab", "/etc/crypttab")
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "transient")
 RUNNING = ("active", "reloading", "activating", "refreshing")
+PAST = {"mask": "masked", "unmask": "unmasked", "enable": "enabled", "disable": "disabled", "start": "started"}
+PAST.update(stop="stopped", restart="restarted", reload="reloaded")
 
 
 class Refusal(Exception):
@@ -64,28 +68,35 @@ class Refusal(Exception):
 class Done:
     """A command that ended: its status and what it said."""
 
-    def __init__(self, rc, out):
+    def __init__(self, rc: int, out: str) -> None:
         self.rc, self.out = rc, out
 
-    def tail(self, lines=3):
+    def tail(self, lines: int = 3) -> str:
         said = [line.strip() for line in self.out.splitlines() if line.strip()]
         return " | ".join(said[-lines:]) or f"exit status {self.rc}, without a word"
 
+    def reasons(self) -> str:
+        """The lines that say why, out of a package manager's many."""
+        lines = [line.strip() for line in self.out.splitlines()]
+        why = [number for number, line in enumerate(lines) if re.match(TELLING, line)]
+        why += [number + 1 for number in why if lines[number].startswith("dpkg: error")]
+        return " | ".join(dict.fromkeys(lines[number] for number in sorted(why)[:6] if number < len(lines))) or self.tail()
 
-def spawn(argv, data="", errors=True, env=None):
+
+def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
     """Run a command to its end, argv as it is, no shell.
 
-    It talks to memory files, not to pipes: a daemon that it leaves behind cannot hold us up. This is also five
-    milliseconds less than importing subprocess, at every call on every node.
+    It talks to memory files, not to pipes: a daemon that it leaves behind cannot hold us up. And importing
+    subprocess would cost five milliseconds a call.
     """
     said, told = os.memfd_create("said"), os.memfd_create("told")
     try:
         os.write(told, data.encode())
         os.lseek(told, 0, os.SEEK_SET)
-        quiet = (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)
-        actions = [(os.POSIX_SPAWN_DUP2, told, 0), (os.POSIX_SPAWN_DUP2, said, 1)]
-        actions.append((os.POSIX_SPAWN_DUP2, said, 2) if errors else quiet)
-        environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", **(env or {}))
+        actions: Any = [(os.POSIX_SPAWN_DUP2, told, 0), (os.POSIX_SPAWN_DUP2, said, 1)]
+        silent = (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)
+        actions.append((os.POSIX_SPAWN_DUP2, said, 2) if errors else silent)
+        environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", DEBIAN_FRONTEND="noninteractive")
         try:
             pid = os.posix_spawnp(argv[0], argv, environment, file_actions=actions, setsigdef=[signal.SIGPIPE])
         except FileNotFoundError:
@@ -102,103 +113,102 @@ def spawn(argv, data="", errors=True, env=None):
 # Plans: pure functions from what is and what is wanted to what there is to do.
 
 
-def plan_packages(wanted, installed):
-    """installed: {name: (version, held)}. Returns names to install (apt's name=version), remove, hold and unhold."""
-    plan = {"install": [], "remove": [], "hold": [], "unhold": []}
+def plan_packages(wanted: list[Mapping], installed: dict[str, tuple[str, bool]]) -> dict[str, list[str]]:
+    """installed: {name: (version, held)}. Returns what to install (apt's name=version), remove, hold and unhold."""
+    plan: dict[str, list[str]] = {"install": [], "remove": [], "hold": [], "unhold": []}
     for want in wanted:
-        name, pin, hold = want["name"], want.get("version"), want.get("hold")
+        name, pin, hold = want["name"], want["version"], want["hold"]
         version, held = installed.get(name, ("", False))
         if want["state"] == "absent":
             plan["remove"] += [name] if version else []
-            continue
-        if not version or (pin and not fnmatch.fnmatchcase(version, pin)):
+        elif not version or (pin and not fnmatch.fnmatchcase(version, pin)):
             plan["install"].append(f"{name}={pin}" if pin else name)
-            plan["unhold"] += [name] if held else []  # a held package is not moved to another version otherwise
+            plan["unhold"] += [name] if held else []  # else the package manager would not move it
             plan["hold"] += [name] if hold or (held and hold is None) else []
         elif hold is not None and hold != held:
             plan["hold" if hold else "unhold"].append(name)
     return plan
 
 
-def table(text):
+def table(text: str) -> dict[str, list[str]]:
     """The rows of passwd, group or shadow, by name."""
     return {line.split(":", 1)[0]: line.split(":") for line in text.splitlines() if line.count(":") >= 2}
 
 
-def plan_accounts(passwd, group, shadow, groups, users):
-    """Returns [(account, argv, standard input)], in order: no argv holds a password's hash."""
+def plan_accounts(
+    passwd: dict[str, list[str]],
+    group: dict[str, list[str]],
+    shadow: dict[str, list[str]],
+    groups: list[Mapping],
+    users: list[Mapping],
+) -> list[tuple[str, list[str], str]]:
+    """Returns [(account, argv, standard input)] in order; no argv holds a password's hash."""
     steps = []
     for want in groups:
-        name, have = want["name"], group.get(want["name"])
-        gid = ["-g", want["gid"]] if want.get("gid") is not None else []
+        name, have, gid = want["name"], group.get(want["name"]), ["-g", want["gid"]] if want["gid"] else []
         if want["state"] == "present" and not have:
-            steps.append((name, ["groupadd"] + (["-r"] if want["system"] else []) + gid + [name], ""))
-        elif want["state"] == "present" and gid and have[2] != gid[1]:
+            steps.append((name, ["groupadd", *(["-r"] if want["system"] else []), *gid, name], ""))
+        elif want["state"] == "present" and have and gid and have[2] != want["gid"]:
             steps.append((name, ["groupmod", *gid, name], ""))
     names = {row[2]: row[0] for row in group.values()}
-    names.update({want["gid"]: want["name"] for want in groups if want.get("gid") is not None})
+    names.update({want["gid"]: want["name"] for want in groups if want["gid"]})
     for want in users:
         name, have = want["name"], passwd.get(want["name"])
         if want["state"] == "absent":
-            steps += [(name, ["userdel"] + (["-r"] if want["remove"] else []) + [name], "")] if have else []
+            steps += [(name, ["userdel", *(["-r"] if want["remove"] else []), name], "")] if have else []
             continue
-        options = {"-u": want.get("uid"), "-d": want.get("home"), "-s": want.get("shell"), "-c": want.get("comment")}
-        primary = want.get("group") or (None if have or name not in names.values() else name)
-        options["-g"] = primary
+        primary = want["group"] or (name if not have and name in names.values() else None)
+        options = {"-c": want["comment"], "-d": want["home"], "-g": primary, "-s": want["shell"], "-u": want["uid"]}
         if have:
-            now = {"-u": have[2], "-d": have[5], "-s": have[6], "-c": have[4], "-g": have[3]}
-            if primary and names.get(have[3]) == primary:
-                options["-g"] = have[3]
-            options = {flag: value for flag, value in options.items() if value is not None and value != now[flag]}
-        change = [part for flag, value in sorted(options.items()) if value is not None for part in (flag, value)]
-        if want.get("groups") is not None:
+            now = {"-c": have[4], "-d": have[5], "-g": have[3], "-s": have[6], "-u": have[2]}
+            options["-g"] = have[3] if primary == names.get(have[3]) else primary
+            options = {flag: value for flag, value in options.items() if value != now[flag]}
+        change = [part for flag, value in options.items() if value is not None for part in (flag, value)]
+        if want["groups"] is not None:
             member = {row[0] for row in group.values() if name in row[3].split(",")}
-            others = {names.get(entry, entry) for entry in want["groups"]} - {names.get(primary, primary)}
-            if others - member or (member - others and not want["append"]):
-                change += ["-G", ",".join(sorted(others | member if want["append"] else others))]
+            others = {names.get(entry, entry) for entry in want["groups"]} - {names.get(primary or "", primary)}
+            others |= member if want["append"] else set()
+            change += ["-G", ",".join(sorted(others))] if others != member else []
         if not have:
             flags = (["-r"] if want["system"] else []) + ["-m" if want["create_home"] else "-M"]
             steps.append((name, ["useradd", *flags, *change, name], ""))
         elif change:
             steps.append((name, ["usermod", *change, name], ""))
-        password = want.get("password")
-        if password is not None and shadow.get(name, ["", ""])[1] != password:
-            steps.append((name, ["chpasswd", "-e"], f"{name}:{password}\n"))
-    for want in groups:
-        if want["state"] == "absent" and want["name"] in group:
-            steps.append((want["name"], ["groupdel", want["name"]], ""))
-    return steps
+        if want["password"] is not None and shadow.get(name, ["", ""])[1] != want["password"]:
+            steps.append((name, ["chpasswd", "-e"], f"{name}:{want['password']}\n"))
+    gone = [want["name"] for want in groups if want["state"] == "absent" and want["name"] in group]
+    return steps + [(name, ["groupdel", name], "") for name in gone]
 
 
-def matches(path, globs):
+def matches(path: str, globs: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
-def due(unit, stamps, loaded):
-    """"restart", "reload" or "": what the unit needs to have loaded its files.
+def due(unit: Mapping, stamps: dict[str, str], loaded: dict[str, str]) -> str:
+    """What the unit needs to have loaded its files: restart, reload or nothing.
 
     stamps: {path: digest of what is declared}; loaded: {path: digest that the unit loaded last, "" for one that was
     about to be swapped}. A path without a record has not been touched since the unit started.
     """
 
-    def stale(globs):
+    def stale(globs: list[str]) -> bool:
         return any(not seen or stamps.get(path, seen) != seen for path, seen in loaded.items() if matches(path, globs))
 
     return "restart" if stale(unit["restart_on"]) else "reload" if stale(unit["reload_on"]) else ""
 
 
-def plan_unit(unit, facts, need, offline):
-    """Returns the verbs to say to systemctl, in order. facts: the unit's properties; need: due()'s answer."""
+def plan_unit(unit: Mapping, facts: dict[str, str], need: str, offline: bool) -> list[str]:
+    """The verbs to say to systemctl, in order. facts: the unit's properties; need: due()'s answer."""
     file_state, verbs = facts["UnitFileState"], []
-    masked = file_state.startswith("masked")
-    if unit.get("masked") is not None and unit["masked"] != masked:
+    if unit["masked"] is not None and unit["masked"] != file_state.startswith("masked"):
         verbs.append("mask" if unit["masked"] else "unmask")
-    if unit.get("enabled") is not None and not unit.get("masked") and facts["LoadState"] != "not-found":
-        if unit["enabled"] != (file_state in ENABLED):
-            verbs += ["enable"] if unit["enabled"] else ["disable"] if file_state in ENABLED[:2] else []
+    if unit["enabled"] is True and file_state not in ENABLED:
+        verbs.append("enable")
+    elif unit["enabled"] is False and file_state in ENABLED[:2]:
+        verbs.append("disable")
+    running = facts["ActiveState"] in RUNNING and facts["SubState"] != "auto-restart"
     if offline:
         return verbs
-    running = facts["ActiveState"] in RUNNING and facts["SubState"] != "auto-restart"
     if unit["state"] == "started" and not running:
         verbs.append("start")
     elif unit["state"] == "stopped":
@@ -212,65 +222,47 @@ def plan_unit(unit, facts, need, offline):
 class Converge:
     """One declaration applied to the node whose file system begins at root."""
 
-    def __init__(self, wanted, root="/", run=spawn):
+    def __init__(self, wanted: Mapping, root: str = "/", run: Callable[..., Done] = spawn) -> None:
         self.wanted, self.root, self.run = wanted, root.rstrip("/"), run
-        self.check, self.want_diff = wanted["check"], wanted["diff"]
-        self.paths, self.diff, self.warnings = [], [], []
-        self.packages, self.users, self.sysctl = [], [], []
-        self.units = {word: [] for word in
-                      ("enabled", "disabled", "masked", "unmasked", "started", "stopped", "restarted", "reloaded")}  # fmt: skip
+        self.check = wanted["check"]
+        self.packages: list[str] = []
+        self.users: list[str] = []
+        self.paths: list[str] = []
+        self.sysctl: list[str] = []
+        self.units: dict[str, list[str]] = {word: [] for word in PAST.values()}
+        self.diff: list[dict[str, str]] = []
+        self.warnings: list[str] = []
         self.offline = self.not_booted()
-        self.stages, self.loaded, self.ids = set(), {}, {}
+        self.stages: dict[str, str] = {}  # place: its staging directory
         self.stamps = {entry["path"]: entry["stamp"] for entry in wanted["paths"]}
+        self.loaded: dict[str, dict[str, str]] = {}  # by unit
+        self.tables: dict[str, dict[str, list[str]]] = {}
 
-    def at(self, path):
-        return self.root + path
-
-    def read(self, path):
+    def apply(self) -> None:
+        lock = None if self.check else self.lock()
         try:
-            with open(self.at(path), "rb") as stream:
-                return stream.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return b""
-
-    def must(self, what, argv, data=""):
-        done = self.run(argv, data)
-        if done.rc:
-            raise Refusal(f"{what}: {argv[0]}: {done.tail()}")
-        return done
-
-    def not_booted(self):
-        """No systemd to talk to: a chroot, an image that is being made."""
-        if os.environ.get("SYSTEMD_OFFLINE") == "1" or not os.path.isdir(self.at("/run/systemd/system")):
-            return True
-        try:
-            return not os.path.samestat(os.stat("/proc/1/root"), os.stat("/")) if not self.root else False
-        except OSError:
-            return True
-
-    def apply(self):
-        with_lock = None if self.check else self.lock()
-        try:
-            if not self.check:
+            if lock is not None:  # what a call that was killed has left behind
                 self.restore_policy()
+                for path in {os.path.dirname(path) for path in self.stamps}:
+                    for place in self.places(path):
+                        self.erase(f"{place}/{STAGE}")
             self.do_packages()
             self.do_accounts()
             self.do_paths()
             self.do_sysctl()
             self.do_units()
         finally:
-            for stage in self.stages:
+            for stage in self.stages.values():
                 self.erase(stage)
-            if with_lock is not None:
-                os.close(with_lock)
+            if lock is not None:
+                os.close(lock)
 
-    def result(self):
-        units = {word: names for word, names in self.units.items()}
-        happened = self.packages or self.users or self.paths or self.sysctl or any(units.values())
-        return {"changed": bool(happened), "packages": self.packages, "users": self.users, "paths": self.paths,
-                "sysctl": self.sysctl, "units": units, "diff": self.diff, "warnings": self.warnings}  # fmt: skip
+    def result(self) -> Mapping:
+        said = {word: getattr(self, word) for word in ("packages", "users", "paths", "sysctl", "units")}
+        changed = any(said.values()) and (any(self.units.values()) or any(said[word] for word in said if word != "units"))
+        return dict(said, changed=changed, diff=self.diff, warnings=self.warnings)
 
-    def lock(self):
+    def lock(self) -> int:
         """One call a node at a time: one whose connection broke may still be at work."""
         fd = os.open(self.at("/var/lib"), os.O_RDONLY)
         for _ in range(LOCK_SECONDS * 5):
@@ -279,442 +271,388 @@ class Converge:
                 return fd
             except BlockingIOError:
                 time.sleep(0.2)
-        raise Refusal(f"another converge call has been at work on this node for {LOCK_SECONDS} s; wait for it or end it")
+        raise Refusal(f"another converge call has been at work on this node for {LOCK_SECONDS} s: wait or end it")
+
+    def not_booted(self) -> bool:
+        """No systemd to talk to: a chroot, an image that is being made."""
+        if os.environ.get("SYSTEMD_OFFLINE") == "1" or not os.path.isdir(self.at("/run/systemd/system")):
+            return True
+        try:
+            return not self.root and not os.path.samestat(os.stat("/proc/1/root"), os.stat("/"))
+        except OSError:
+            return True
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    def read(self, path: str) -> bytes:
+        try:
+            with open(self.at(path), "rb") as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+
+    def listing(self, path: str) -> list[str]:
+        return sorted(os.listdir(self.at(path))) if os.path.isdir(self.at(path)) else []
+
+    def write(self, real: str, content: bytes, mode: int = 0o600) -> None:
+        self.erase(real)
+        with open(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(content)
+            os.fchmod(stream.fileno(), mode)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def erase(self, real: str) -> None:
+        """Remove a tree, if there; symbolic links are removed, never followed."""
+        if os.path.isdir(real) and not os.path.islink(real):
+            for name in os.listdir(real):
+                self.erase(f"{real}/{name}")
+            os.rmdir(real)
+        elif os.path.lexists(real):
+            os.unlink(real)
+
+    def must(self, what: str, argv: list[str], data: str = "") -> None:
+        done = self.run(argv, data)
+        if done.rc:
+            raise Refusal(f"{what}: {argv[0]}: {done.reasons()}")
 
     # Packages.
 
-    def do_packages(self):
+    def do_packages(self) -> None:
         wanted = self.wanted["packages"]
+        apt = os.path.exists(self.at("/usr/bin/dpkg-query"))
+        if wanted and not apt and not os.path.exists(self.at("/usr/bin/rpm")):
+            raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
         if not wanted:
             return
-        apt = os.path.exists(self.at("/usr/bin/dpkg-query"))
-        if not apt and not os.path.exists(self.at("/usr/bin/rpm")):
-            raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
-        plan = plan_packages(wanted, self.installed_deb(wanted) if apt else self.installed_rpm(wanted))
-        self.packages = plan["install"] + plan["remove"]
-        self.packages += [name for name in plan["hold"] + plan["unhold"] if name not in self.packages]
-        if self.packages and not self.check:
-            (self.apply_apt if apt else self.apply_dnf)(plan)
+        plan = plan_packages(wanted, (self.installed_deb if apt else self.installed_rpm)([want["name"] for want in wanted]))
+        if not self.check:
+            names = plan["install"] + plan["remove"]
+            holding = ["apt-mark"] if apt else ["dnf", "-y", "versionlock"]
+            words = ("unhold", "hold") if apt else ("delete", "add")
+            if plan["unhold"]:
+                self.must("packages", [*holding, words[0], *plan["unhold"]])
+            if names:
+                self.install_deb(plan) if apt else self.install_rpm(plan)
+            if plan["hold"]:
+                self.must("packages", [*holding, words[1], *plan["hold"]])
+        self.packages = list(dict.fromkeys(name for names in plan.values() for name in names))
 
-    def installed_deb(self, wanted):
-        names = [want["name"] for want in wanted]
-        form = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n"
-        query = ["dpkg-query", "-W", "-f", form]
-        found = {}
+    def installed_deb(self, names: list[str]) -> dict[str, tuple[str, bool]]:
+        query = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n"]
+        found: dict[str, tuple[str, bool]] = {}
         for line in self.run([*query, "--", *names], errors=False).out.splitlines():
             status, name, arch, version, _ = line.split("\t")
-            if status[1] == "i" and status[2] == " ":
+            if status[1:] == "i ":
                 found[name] = found[f"{name}:{arch}"] = (version, status[0] == "h")
-        missing = {want["name"] for want in wanted if not want.get("version")} - set(found)
-        if missing:  # perhaps a virtual package (awk) that another one provides
+        if set(names) - set(found):  # perhaps a virtual package such as awk, which another one provides
             for line in self.run(query, errors=False).out.splitlines():
                 status, _, _, version, provides = line.split("\t")
-                for name in missing & {word.split()[0] for word in provides.split(",") if word.strip()}:
-                    found.setdefault(name, (version, False)) if status[1] == "i" else None
+                for word in provides.split(",") if status[1:] == "i " else ():
+                    found.setdefault(word.split("(")[0].strip(), (version, False))
         return found
 
-    def installed_rpm(self, wanted):
-        found = {}
-        form = "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"
+    def installed_rpm(self, names: list[str]) -> dict[str, tuple[str, bool]]:
         locks = (self.read("/etc/dnf/plugins/versionlock.list") + self.read("/etc/dnf/versionlock.toml")).decode()
         held = {line.rsplit("-", 2)[0] for line in locks.splitlines() if line and line[0] not in "#!"}
         held |= set(re.findall(r'^name *= *"(.*)"', locks, re.M))
-        for line in self.run(["rpm", "-q", "--qf", form, "--", *[want["name"] for want in wanted]]).out.splitlines():
-            name, tab, version = line.partition("\t")
-            found.update({name: (version, name in held)} if tab else {})
-        return found
+        said = self.run(["rpm", "-q", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n", "--", *names]).out
+        rows = [line.split("\t") for line in said.splitlines() if "\t" in line]
+        return {name: (version, name in held) for name, version in rows}
 
-    def apply_apt(self, plan):
+    def install_deb(self, plan: dict[str, list[str]]) -> None:
         names = plan["install"] + [name + "-" for name in plan["remove"]]
-        env = {"DEBIAN_FRONTEND": "noninteractive", "APT_LISTCHANGES_FRONTEND": "none"}
-        for verb in ("unhold",) if plan["unhold"] else ():
-            self.must("packages", ["apt-mark", verb, *plan["unhold"]])
-        if names:
-            self.deny_starts()
-            try:
-                if any(entry.isdigit() for entry in self.listing("/var/lib/dpkg/updates")):
-                    self.must("dpkg was cut off and cannot go on", ["dpkg", "--force-confold", "--configure", "-a"])
-                refreshed = not any(entry.endswith("_Packages") for entry in self.listing("/var/lib/apt/lists"))
-                if refreshed:
+        policy = self.at(POLICY)
+        try:
+            if os.path.lexists(policy):
+                os.link(policy, self.at(POLICY_KEPT), follow_symlinks=False)
+            self.write(policy + ".new", POLICY_TEXT.encode(), 0o755)
+            os.rename(policy + ".new", policy)
+            refreshed = not any(entry.endswith("_Packages") for entry in self.listing("/var/lib/apt/lists"))
+            if refreshed:
+                self.refresh_lists()
+            for _ in range(3):
+                done = self.run([*APT.split(), *names])
+                if done.rc and "dpkg --configure -a" in done.out:
+                    self.must("dpkg was cut off and cannot finish", FINISH_DPKG)
+                elif done.rc and not refreshed and STALE_LISTS.search(done.out):
                     self.refresh_lists()
-                for _ in range(3):
-                    done = self.run([*APT, "install", *names], env=env)
-                    if done.rc == 0:
-                        break
-                    if "dpkg --configure -a" in done.out:
-                        self.must("dpkg was cut off and cannot go on", ["dpkg", "--force-confold", "--configure", "-a"])
-                    elif not refreshed and STALE_LISTS.search(done.out):
-                        self.refresh_lists()
-                        refreshed = True
-                    else:
-                        break
-                if done.rc:
-                    raise Refusal(f"apt cannot install {', '.join(names)}: {package_errors(done)}")
-            finally:
-                self.restore_policy()
-        if plan["hold"]:
-            self.must("packages", ["apt-mark", "hold", *plan["hold"]])
+                    refreshed = True
+                else:
+                    break
+        finally:
+            self.restore_policy()
+        if done.rc:
+            raise Refusal(f"apt cannot install {', '.join(names)}: {done.reasons()}")
 
-    def refresh_lists(self):
+    def refresh_lists(self) -> None:
         for _ in range(LOCK_SECONDS // 5):
             done = self.run(["apt-get", "-q", "-o", "Acquire::Retries=2", "update"])
             if "Could not get lock" not in done.out:
                 break
             time.sleep(5)
         if done.rc:
-            raise Refusal(f"apt cannot read its package lists: {package_errors(done)}")
+            raise Refusal(f"apt cannot read its package lists: {done.reasons()}")
 
-    def deny_starts(self):
-        policy = self.at(POLICY)
-        if os.path.lexists(policy):
-            os.link(policy, self.at(POLICY_KEPT), follow_symlinks=False)
-        self.write(policy + ".new", POLICY_TEXT.encode(), 0o755)
-        os.rename(policy + ".new", policy)
-
-    def restore_policy(self):
-        """Also takes away what a call that was killed left behind."""
+    def restore_policy(self) -> None:
         policy, kept = self.at(POLICY), self.at(POLICY_KEPT)
         if os.path.lexists(kept):
             os.rename(kept, policy)
         elif os.path.lexists(policy) and b"coldiron.cluster.converge" in self.read(POLICY):
             os.unlink(policy)
 
-    def apply_dnf(self, plan):
-        if plan["unhold"]:
-            self.must("packages", ["dnf", "-y", "versionlock", "delete", *plan["unhold"]])
-        steps = [("install", [name.replace("=", "-", 1) for name in plan["install"]]), ("remove", plan["remove"])]
-        for verb, names in steps:
-            done = self.run(["dnf", "-y", "--setopt=install_weak_deps=False", verb, *names]) if names else None
-            if done and done.rc:
-                raise Refusal(f"dnf cannot {verb} {', '.join(names)}: {package_errors(done)}")
-        if plan["hold"]:
-            self.must("packages", ["dnf", "-y", "versionlock", "add", *plan["hold"]])
+    def install_rpm(self, plan: dict[str, list[str]]) -> None:
+        names = [name.replace("=", "-", 1) for name in plan["install"]]
+        for verb, some in (("install", names), ("remove", plan["remove"])):
+            if some:
+                self.must("packages", ["dnf", "-y", "--setopt=install_weak_deps=False", verb, *some])
 
     # Accounts.
 
-    def do_accounts(self):
+    def rows(self, name: str, again: bool = False) -> dict[str, list[str]]:
+        if again or name not in self.tables:
+            self.tables[name] = table(self.read(f"/etc/{name}").decode(errors="replace"))
+        return self.tables[name]
+
+    def do_accounts(self) -> None:
         groups, users = self.wanted["groups"], self.wanted["users"]
         if not groups and not users:
             return
-        tables = [table(self.read(f"/etc/{name}").decode(errors="replace")) for name in ("passwd", "group", "shadow")]
-        steps = plan_accounts(*tables, groups, users)
-        for name, argv, data in steps:
-            self.users += [] if name in self.users else [name]
+        rows = [self.rows(name, again=True) for name in ("passwd", "group", "shadow")]
+        for name, argv, data in plan_accounts(rows[0], rows[1], rows[2], groups, users):
             if not self.check:
                 self.must(f"account {name}", argv, data)
-        for want in users:
-            have = table(self.read("/etc/passwd").decode(errors="replace")).get(want["name"]) if want["create_home"] else None
-            if have and want["state"] == "present" and not os.path.isdir(self.at(have[5])):
-                self.users += [] if want["name"] in self.users else [want["name"]]
-                if not self.check:
-                    self.must(f"home of {want['name']}", ["mkhomedir_helper", want["name"], "0077"])
+            self.users += [] if name in self.users else [name]
+        self.tables.clear()
 
-    def id_of(self, name, kind):
-        """uid or gid; None where a --check meets a name that is still to come."""
+    def id_of(self, name: str, kind: str) -> int:
+        """uid or gid; -1 where a --check meets a name that is still to come."""
         if name.isdigit():
             return int(name)
-        if (name, kind) not in self.ids:
-            self.ids.update({(row[0], kind): int(row[2]) for row in table(self.read(f"/etc/{kind}").decode()).values()})
-        if (name, kind) not in self.ids and not self.root:  # one that a directory service knows
+        if name in self.rows(kind):
+            return int(self.rows(kind)[name][2])
+        try:  # a directory service may know it
             import grp
             import pwd
 
-            try:
-                self.ids[name, kind] = pwd.getpwnam(name).pw_uid if kind == "passwd" else grp.getgrnam(name).gr_gid
-            except KeyError:
-                if not self.check:
-                    word = "user" if kind == "passwd" else "group"
-                    raise Refusal(f"{word} {name} does not exist on this node; declare it in {word}s") from None
-        return self.ids.get((name, kind))
+            return pwd.getpwnam(name).pw_uid if kind == "passwd" else grp.getgrnam(name).gr_gid
+        except KeyError:
+            if self.check:
+                return -1
+        word = "user" if kind == "passwd" else "group"
+        raise Refusal(f"{word} {name} does not exist on this node; declare it in {word}s")
 
     # Directories, files, links.
 
-    def do_paths(self):
+    def do_paths(self) -> None:
         entries = self.wanted["paths"]
-        staged, fixes, gone = [], [], []
-        removed = [{"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)]
-        changes = []
-        for entry in entries + removed:
-            change = self.compare(entry)
-            if change:
-                changes.append((entry, *change))
-        if not changes:
-            self.loaded_records()
-            return
-        self.paths = [entry["path"] for entry, _, _, _ in changes]
-        for entry, _, before, after in changes if self.want_diff else ():
-            self.diff.append(self.diff_of(entry, before, after))
-        self.loaded_records()
-        if self.check:
-            return
-        for entry, what, _, _ in changes:
-            if what == "directory":
-                self.make_directory(entry)
+        entries = entries + [{"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)]
+        changes = [change for change in map(self.compare, entries) if change]
+        self.read_records([entry["path"] for entry, _, _, _ in changes])
+        diff = [self.diff_of(*change) for change in changes] if self.wanted["diff"] else []
+        if changes and not self.check:
+            self.put([(entry, what) for entry, what, _, _ in changes])
+        self.paths, self.diff = [entry["path"] for entry, _, _, _ in changes], diff
+
+    def put(self, changes: list[tuple[Mapping, str]]) -> None:
+        """Stage and validate all, then swap one by one: until the first swap nothing live has changed."""
+        for entry, what in changes:
+            if what == "make":
+                self.make_parents(entry["path"])
+                os.mkdir(self.at(entry["path"]), 0o700)
+                self.give(self.at(entry["path"]), entry)
+        staged = [entry for entry, what in changes if what == "stage"]
+        for entry in staged:
+            self.make_parents(entry["path"])
+            self.build(entry, self.staged(entry["path"], make=True))
+        self.validate(staged, [entry["path"] for entry, what in changes if what == "remove"])
+        for unit in self.wanted["units"]:
+            self.keep(unit, self.loaded[unit["name"]])
+        for entry, what in changes:
+            if what == "attributes":
+                self.give(self.at(entry["path"]), entry)
             elif what == "stage":
-                self.stage(entry, staged)
-            elif what == "attributes":
-                fixes.append(entry)
+                self.swap(entry)
+            elif what == "remove" and os.path.isdir(self.at(entry["path"])) and self.mounted_in(entry["path"]):
+                raise Refusal(f"{entry['label']} holds a mount point and is not removed")
             elif what == "remove":
-                gone.append(entry["path"])
-        self.validate([entry for entry, what, _, _ in changes if what == "stage"], gone)
-        self.intend()
-        for entry in fixes:
-            self.give(self.at(entry["path"]), entry)
-        for entry, target in staged:
-            self.swap(entry, target)
-        for path in gone:
-            self.remove(path)
+                self.erase(self.at(entry["path"]))
+        if os.path.exists(self.at("/sys/fs/selinux/enforce")):
+            self.run(["restorecon", "-F", *(self.at(entry["path"]) for entry, what in changes if what != "remove")])
 
-    def compare(self, entry):
-        """(what to do, contents before, contents after), or None where the node is as declared."""
-        path = entry["path"]
+    def compare(self, entry: Mapping) -> Change | None:
+        """What to do about one path; None where the node is as declared."""
+        real, kind = self.at(entry["path"]), entry.get("kind")
+        self.refuse_foreign_links(entry)
         try:
-            status = os.lstat(self.at(path))
+            status = os.lstat(real)
+            if kind == "directory" and stat.S_ISLNK(status.st_mode):
+                status = os.stat(real)
+            form = stat.S_IFMT(status.st_mode)
         except (FileNotFoundError, NotADirectoryError):
-            status = None
+            status, form = None, 0
         if entry["state"] == "absent":
-            return ("remove", "present\n", "") if status else None
-        kind = entry["kind"]
+            return (entry, "remove", b"present\n", b"") if form else None
+        if form and (form == stat.S_IFDIR) != (kind == "directory"):
+            raise Refusal(f"{entry['label']} is {'a' if form == stat.S_IFDIR else 'not a'} directory on this node")
         if kind == "link":
-            now = os.readlink(self.at(path)) if status and stat.S_ISLNK(status.st_mode) else None
-            if status and stat.S_ISDIR(status.st_mode):
-                raise Refusal(f"{entry['label']} is a directory; a link cannot take its place")
-            return None if now == entry["src"] else ("stage", now or "", entry["src"])
-        if kind == "directory" and status and stat.S_ISLNK(status.st_mode):
-            status = os.stat(self.at(path)) if os.path.exists(self.at(path)) else status
-        if status and stat.S_ISDIR(status.st_mode) != (kind == "directory"):
-            raise Refusal(f"{entry['label']} is {'not ' if kind == 'directory' else ''}a directory on this node")
+            now = os.readlink(real).encode() if form == stat.S_IFLNK else b""
+            return None if now == entry["src"].encode() else (entry, "stage", now + b"\n", entry["src"].encode() + b"\n")
         owner = (entry["mode"], self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
-        same = status and owner == (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
-        if kind == "directory":
-            return None if same else ("attributes" if status else "directory", "", "")
-        wanted, now = entry["content"].encode("latin-1"), None
-        if status and stat.S_ISREG(status.st_mode) and (status.st_size == len(wanted) or self.want_diff):
-            now = self.read(path)
-        if now == wanted:
-            return None if same else ("attributes", now, wanted)
-        return ("stage", now, wanted)
+        have = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) if status else None
+        if kind == "file":
+            wanted, now = entry["content"].encode("latin-1"), None
+            if status and form == stat.S_IFREG and (status.st_size == len(wanted) or self.wanted["diff"]):
+                now = self.read(entry["path"])
+            if now != wanted:
+                return entry, "stage", now or b"", wanted
+        texts = [b"mode %04o owner %d group %d\n" % which if which else b"" for which in (have, owner)]
+        return None if have == owner else (entry, "attributes" if form else "make", texts[0], texts[1])
 
-    def diff_of(self, entry, before, after):
-        """One diff a path; attributes stand in the headers, what is secret nowhere."""
-        path = entry["path"]
-        header = f"{path} ({entry['mode']:04o} {entry['owner']}:{entry['group']})" if "mode" in entry else path
+    def refuse_foreign_links(self, entry: Mapping) -> None:
+        """A link that a user made in a directory of his own must not lead root elsewhere."""
+        walked = self.at("/")
+        for part in os.path.dirname(entry["path"]).split("/")[1:]:
+            holder, walked = walked, os.path.join(walked, part)
+            if os.path.islink(walked) and os.stat(holder).st_uid != 0:
+                raise Refusal(f"{entry['label']}: {walked} is a link made by another user than root: not followed")
+
+    def diff_of(self, entry: Mapping, what: str, before: bytes, after: bytes) -> dict[str, str]:
+        """One diff a path; what is secret is shown nowhere."""
+        texts = [text.decode(errors="replace") for text in (before, after)]
         if entry.get("secret"):
-            before, after = "[secret: not shown]\n", "[secret: not shown; contents or attributes differ]\n"
-        texts = []
-        for text in (before, after):
-            text = text.decode(errors="replace") if isinstance(text, bytes) else text or ""
-            texts.append(f"[binary or large: {len(text)} characters]\n" if "\0" in text or len(text) > 200000 else text)
-        if texts[0] == texts[1]:
-            try:
-                status = os.stat(self.at(path))
-                texts[0] = f"mode {stat.S_IMODE(status.st_mode):04o} owner {status.st_uid} group {status.st_gid}\n"
-            except OSError:
-                texts[0] = ""
-            texts[1] = f"mode {entry['mode']:04o} owner {entry['owner']} group {entry['group']}\n"
-        return {"before_header": path, "after_header": header, "before": texts[0], "after": texts[1]}
+            texts = ["[secret: not shown]\n", "[secret: not shown, but other]\n"]
+        elif b"\0" in before + after or len(before + after) > 200_000:
+            texts = [f"[{len(text)} bytes: not shown]\n" for text in (before, after)]
+        owner = f" ({entry['mode']:04o} {entry['owner']}:{entry['group']})" if "mode" in entry and what != "attributes" else ""
+        return {"before_header": entry["path"], "after_header": entry["path"] + owner, "before": texts[0], "after": texts[1]}
 
-    def listing(self, path):
-        try:
-            return sorted(os.listdir(self.at(path)))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    def mounts(self):
-        return {line.split()[4] for line in self.read("/proc/self/mountinfo").decode(errors="replace").splitlines()}
-
-    def unnamed(self, entries):
-        """What lies in a directory that the declaration has to itself and is not named by it."""
-        named = set()
+    def unnamed(self, entries: list[Mapping]) -> list[str]:
+        """What lies in a directory that the declaration has to itself, and is not named by it."""
+        named: set[str] = set()
         for entry in entries:
             path = entry["path"]
-            while path != "/" and path not in named:
+            while path not in named and path != "/":
                 named.add(path)
                 path = os.path.dirname(path)
-        unnamed = []
-        for entry in entries:
-            if entry.get("exclusive") and entry["state"] != "absent":
-                paths = [f"{entry['path']}/{name}" for name in self.listing(entry["path"]) if name != STAGE]
-                unnamed += [path for path in paths if path not in named and not self.mounted_in(path)]
-        return unnamed
+        own = [entry["path"] for entry in entries if entry.get("exclusive") and entry["state"] != "absent"]
+        there = [f"{path}/{name}" for path in own for name in self.listing(path) if name != STAGE]
+        return [path for path in there if path not in named and not self.mounted_in(path)]
 
-    def mounted_in(self, path):
-        return any((mount + "/").startswith(path + "/") for mount in self.mounts())
+    def mounted_in(self, path: str) -> bool:
+        mounts = self.read("/proc/self/mountinfo").decode(errors="replace").splitlines()
+        return any((line.split()[4] + "/").startswith(path + "/") for line in mounts)
 
-    def erase(self, path):
-        """Remove a tree; path is the real one. Symbolic links are removed, never followed."""
-        if os.path.isdir(path) and not os.path.islink(path):
-            with os.scandir(path) as inside:
-                for entry in inside:
-                    self.erase(entry.path)
-            os.rmdir(path)
-        elif os.path.lexists(path):
-            os.unlink(path)
-
-    def remove(self, path):
-        if os.path.isdir(self.at(path)) and self.mounted_in(path):
-            raise Refusal(f"{path} holds a mount point; it is not removed")
-        self.erase(self.at(path))
-
-    def parents(self, path):
+    def make_parents(self, path: str) -> None:
         parent = os.path.dirname(path)
         if not os.path.isdir(self.at(parent)):
-            self.parents(parent)
+            self.make_parents(parent)
             os.mkdir(self.at(parent), 0o755)
 
-    def give(self, real, entry):
+    def give(self, real: str, entry: Mapping) -> None:
         """Owner first: changing it drops set-uid bits."""
         os.chown(real, self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
         os.chmod(real, entry["mode"])
 
-    def make_directory(self, entry):
-        self.parents(entry["path"])
-        os.mkdir(self.at(entry["path"]), 0o700)
-        self.give(self.at(entry["path"]), entry)
-
-    def write(self, real, content, mode=0o600):
-        fd = os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(fd, "wb") as stream:
-            stream.write(content)
-            os.fchmod(fd, mode)
-            stream.flush()
-            os.fsync(fd)
-
-    def stage_for(self, path):
-        """The staging directory on the path's own file system: at its root, or beside the path where that is closed."""
-        parent = top = os.path.dirname(self.at(path))
-        device = os.stat(parent).st_dev
+    def places(self, parent: str) -> list[str]:
+        """Where files for a directory may be staged: the root of its file system; itself, where that is closed."""
+        real = self.at(parent)
+        while not os.path.isdir(real):
+            real = os.path.dirname(real)
+        top, device = real, os.stat(real).st_dev
         while top not in ("/", self.root) and os.stat(os.path.dirname(top)).st_dev == device:
             top = os.path.dirname(top)
-        for place in (top, parent):
-            stage = os.path.join(place, STAGE)
-            if stage in self.stages:
-                return stage, place
-            try:
-                self.erase(stage)  # a call that was killed may have left it
-                os.mkdir(stage, 0o700)
-            except OSError:
-                if place == parent:
-                    raise
-            else:
-                self.stages.add(stage)
-                return stage, place
-        raise AssertionError
+        return [top.rstrip("/"), real]
 
-    def stage(self, entry, staged):
-        path, real = entry["path"], self.at(entry["path"])
-        self.parents(path)
-        stage, place = self.stage_for(path)
-        target = os.path.join(stage, os.path.relpath(real, place))
-        self.mirror(os.path.dirname(target), os.path.dirname(real), stage)
-        if entry["kind"] == "link":
+    def staged(self, path: str, make: bool = False, near: bool = False) -> str:
+        """Where a path is staged: below its place's staging directory as it is below the place."""
+        for place in self.places(os.path.dirname(path))[1 if near else 0 :]:
+            if make and place not in self.stages:
+                try:
+                    os.mkdir(f"{place}/{STAGE}", 0o700)
+                    self.stages[place] = f"{place}/{STAGE}"
+                except OSError as error:
+                    if place or error.errno == errno.ENOSPC:
+                        raise
+            if place in self.stages:
+                return self.stages[place] + self.at(path)[len(place) :]
+        raise Refusal(f"{path} cannot be staged")
+
+    def build(self, entry: Mapping, target: str, live: str = "") -> None:
+        """Make the file or link that will be swapped in; directories above it look like the live ones."""
+        live = live or self.at(entry["path"])
+        if not os.path.isdir(os.path.dirname(target)):
+            self.build({"kind": "directory"}, os.path.dirname(target), os.path.dirname(live))
+        if entry["kind"] == "directory":
+            status = os.stat(live)
+            os.mkdir(target, 0o700)
+            os.chown(target, status.st_uid, status.st_gid)
+            os.chmod(target, stat.S_IMODE(status.st_mode))
+        elif entry["kind"] == "link":
             os.symlink(entry["src"], target)
         else:
             self.write(target, entry["content"].encode("latin-1"))
-            self.give_labels(real, target)
+            for name in ("security.selinux", "system.posix_acl_access"):
+                try:  # label and access list of the file that will be replaced
+                    os.setxattr(target, name, os.getxattr(live, name, follow_symlinks=False))
+                except OSError:
+                    continue  # no such file, or no such attribute here
             self.give(target, entry)
-        staged.append((entry, target))
 
-    def mirror(self, target, live, stage):
-        """Directories in the stage look like the live ones, which a validator sees through them."""
-        if target != stage and not os.path.isdir(target):
-            self.mirror(os.path.dirname(target), os.path.dirname(live), stage)
-            os.mkdir(target, 0o700)
-            status = os.stat(live)
-            os.chown(target, status.st_uid, status.st_gid)
-            os.chmod(target, stat.S_IMODE(status.st_mode))
-
-    def give_labels(self, live, target):
-        """SELinux label and access list of the file that will be replaced."""
-        for name in ("security.selinux", "system.posix_acl_access"):
-            try:
-                os.setxattr(target, name, os.getxattr(live, name, follow_symlinks=False))
-            except OSError:
-                continue  # no such file, no label, no such attribute here
-
-    def validate(self, entries, gone):
-        checks = [(entry, entry["validate"]) for entry in entries if entry.get("validate")]
-        if not checks:
-            return
-        layers = {}
-        for stage in self.stages if not self.root else ():
-            place = os.path.dirname(stage)
-            layers.update({os.path.join(stage, top): os.path.join(place, top) for top in os.listdir(stage)})
-        for path in gone:  # a whiteout hides the file that goes away
-            for stage in self.stages if not self.root else ():
-                target = os.path.join(stage, os.path.relpath(path, os.path.dirname(stage)))
-                if os.path.isdir(os.path.dirname(target)) and not os.path.isdir(path):
-                    try:
-                        os.mknod(target, stat.S_IFCHR, 0)
-                    except OSError:
-                        continue
-        inside = ["unshare", "--mount", "sh", "-c", SHOW_STAGED, "sh", str(len(layers))]
-        inside += [part for pair in layers.items() for part in pair]
-        together = bool(layers) and not self.offline and self.run([*inside, "true"]).rc == 0
+    def validate(self, staged: list[Mapping], gone: list[str]) -> None:
+        checks = [(entry, entry["validate"]) for entry in staged if entry.get("validate")]
+        inside = ["unshare", "--mount", "sh", "-c", SHOW_STAGED, "sh"]
+        together = False
+        if checks and not self.root and not self.offline:
+            layers = [(stage, place, top) for place, stage in self.stages.items() for top in os.listdir(stage)]
+            for path in gone:  # a whiteout hides what goes away
+                for place, stage in self.stages.items():
+                    if path.startswith(place) and os.path.isdir(os.path.dirname(stage + path[len(place) :])):
+                        os.mknod(stage + path[len(place) :], stat.S_IFCHR, 0)
+            inside += [str(len(layers)), *(part for s, p, top in layers for part in (f"{s}/{top}", f"{p}/{top}"))]
+            together = self.run([*inside, "true"]).rc == 0
         for entry, argv in checks:
             if not together and "%s" not in " ".join(argv):
-                self.warnings.append(f"{entry['path']} is not validated: this node cannot show staged files in place")
+                self.warnings.append(f"{entry['path']} is not validated: files cannot be shown in place here")
                 continue
-            stage, place = self.stage_for(entry["path"])
-            alone = os.path.join(stage, os.path.relpath(self.at(entry["path"]), place))
-            argv = [part.replace("%s", entry["path"] if together else alone) for part in argv]
-            done = self.run((inside if together else []) + ["timeout", "60", *argv])
+            path = entry["path"] if together else self.staged(entry["path"])
+            command = ["timeout", "60", *(part.replace("%s", path) for part in argv)]
+            done = self.run(inside + command if together else command)
             if done.rc:
                 raise Refusal(f"{entry['label']} is not valid, nothing was changed: {argv[0]}: {done.tail(4)}")
 
-    def swap(self, entry, target):
+    def swap(self, entry: Mapping) -> None:
         real = self.at(entry["path"])
         try:
-            os.rename(target, real)
+            os.rename(self.staged(entry["path"]), real)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            near = os.path.join(os.path.dirname(real), STAGE)  # a bind mount of the same file system
-            self.erase(near)
-            os.mkdir(near, 0o700)
-            self.stages.add(near)
-            target = os.path.join(near, os.path.basename(real))
-            if entry["kind"] == "link":
-                os.symlink(entry["src"], target)
-            else:
-                self.write(target, entry["content"].encode("latin-1"))
-                self.give_labels(real, target)
-                self.give(target, entry)
-            os.rename(target, real)
-        if os.path.exists(self.at("/sys/fs/selinux/enforce")):
-            self.run(["restorecon", "-F", real])
+            near = self.staged(entry["path"], make=True, near=True)  # a bind mount of the same file system
+            self.build(entry, near)
+            os.rename(near, real)
 
     # What each unit has loaded.
 
-    def record_of(self, unit):
-        return f"{RECORDS}/{unit['name'].replace('/', '-')}.json"
-
-    def loaded_records(self):
-        """Read the records; what is about to be swapped counts as not loaded from here on."""
+    def read_records(self, changing: Iterable[str]) -> None:
+        """What is about to be changed counts as not loaded from here on."""
         for unit in self.wanted["units"]:
             try:
-                loaded = json.loads(self.read(self.record_of(unit)) or b"{}")
+                loaded = json.loads(self.read(f"{RECORDS}/{unit['name']}.json") or b"{}")
             except ValueError:
                 loaded = {}  # cut off by a power failure: the unit has started anew since
             globs = unit["restart_on"] + unit["reload_on"]
-            loaded.update({path: "" for path in self.paths if matches(path, globs)})
-            self.loaded[unit["name"]] = loaded
+            self.loaded[unit["name"]] = dict(loaded, **{path: "" for path in changing if matches(path, globs)})
 
-    def intend(self):
-        for unit in self.wanted["units"]:
-            self.keep(unit, self.loaded[unit["name"]])
-
-    def keep(self, unit, loaded):
-        record = self.record_of(unit)
-        text = json.dumps(loaded, sort_keys=True).encode()
+    def keep(self, unit: Mapping, loaded: dict[str, str]) -> None:
+        record, text = f"{RECORDS}/{unit['name']}.json", json.dumps(loaded, sort_keys=True).encode()
         if text != (self.read(record) or b"{}"):
             os.makedirs(self.at(RECORDS), 0o700, exist_ok=True)
-            if os.path.lexists(self.at(record + ".new")):
-                os.unlink(self.at(record + ".new"))
             self.write(self.at(record + ".new"), text)
             os.rename(self.at(record + ".new"), self.at(record))
 
-    def has_loaded(self, unit):
+    def has_loaded(self, unit: Mapping) -> None:
         globs = unit["restart_on"] + unit["reload_on"]
         loaded = {path: seen for path, seen in self.loaded[unit["name"]].items() if seen or not matches(path, globs)}
         loaded.update({path: stamp for path, stamp in self.stamps.items() if matches(path, globs)})
@@ -722,144 +660,122 @@ class Converge:
 
     # Kernel settings.
 
-    def do_sysctl(self):
+    def do_sysctl(self) -> None:
         for name, value in {} if self.offline else self.wanted["sysctl"].items():
-            first = re.search(r"[./]", name)
-            key = name if first and first.group() == "/" else name.translate(str.maketrans("./", "/."))
-            path = f"/proc/sys/{key}"
-            if not os.path.exists(self.at(path)):
+            swapped = name.translate(str.maketrans("./", "/."))
+            path = f"/proc/sys/{name if re.match('[^.]*/', name) else swapped}"
+            if not os.path.exists(self.at(path)) and not self.check:
+                raise Refusal(f"sysctl {name}: this kernel does not know it (is its module loaded?)")
+            if self.read(path).decode().split() == value.split():
+                continue
+            try:
                 if not self.check:
-                    raise Refusal(f"sysctl {name}: this kernel does not know it (is its module loaded?)")
-            elif self.read(path).decode().split() != value.split():
-                self.sysctl.append(name)
-                if not self.check:
-                    try:
-                        with open(self.at(path), "w") as stream:
-                            stream.write(value)
-                    except OSError as error:
-                        raise Refusal(f"sysctl {name} cannot be set to {value}: {error.strerror}") from None
+                    with open(self.at(path), "w") as stream:
+                        stream.write(value)
+            except OSError as error:
+                raise Refusal(f"sysctl {name} cannot be set to {value}: {error.strerror}") from None
+            self.sysctl.append(name)
 
     # Units.
 
-    def show(self, names):
+    def show(self, names: list[str]) -> dict[str, dict[str, str]]:
+        if self.offline:
+            states = {name: self.run(["systemctl", "is-enabled", name], errors=False).out.strip() for name in names}
+            dead = {"ActiveState": "inactive", "SubState": "dead", "NeedDaemonReload": "no", "CanReload": "no"}
+            load = {name: "loaded" if word not in ("", "not-found") else "not-found" for name, word in states.items()}
+            return {name: dict(dead, LoadState=load[name], UnitFileState=word) for name, word in states.items()}
         done = self.run(["systemctl", "show", "-p", UNIT_FACTS, "--", *names], errors=False)
         blocks = [dict(line.split("=", 1) for line in block.splitlines()) for block in done.out.strip().split("\n\n")]
         if done.rc or len(blocks) != len(names):
             raise Refusal(f"systemctl does not answer: {done.tail()}")
         return dict(zip(names, blocks))
 
-    def facts_offline(self, names):
-        facts = {}
-        for name in names:
-            word = self.run(["systemctl", "is-enabled", name], errors=False).out.strip()
-            load = "loaded" if word and word != "not-found" else "not-found"
-            facts[name] = {"LoadState": load, "UnitFileState": word, "ActiveState": "inactive", "SubState": "dead"}
-        return facts
-
-    def do_units(self):
+    def do_units(self) -> None:
         units = self.wanted["units"]
-        names = [unit["name"] for unit in units]
-        reload_first = any(path.startswith(UNIT_PATHS) for path in self.paths) and not self.offline
+        reload_first = not self.offline and any(path.startswith(UNIT_PATHS) for path in self.paths)
         if reload_first and not self.check:
             self.must("systemd cannot read its units", ["systemctl", "daemon-reload"])
-        if not units:
-            return
-        facts = self.facts_offline(names) if self.offline else self.show(names)
-        if not self.offline and not self.check and any(fact["NeedDaemonReload"] == "yes" for fact in facts.values()):
+        facts = self.show([unit["name"] for unit in units]) if units else {}
+        if not self.check and any(fact["NeedDaemonReload"] == "yes" for fact in facts.values()):
             self.must("systemd cannot read its units", ["systemctl", "daemon-reload"])
         plans = {}
         for unit in units:
-            name = unit["name"]
-            unknown = facts[name]["LoadState"] == "not-found"
-            if unknown and (unit["state"] == "started" or unit.get("enabled")):
-                if not self.check:
-                    raise Refusal(f"unit {name} does not exist on this node: is its package among packages?")
-                facts[name] = dict(facts[name], LoadState="loaded", UnitFileState="disabled")
-            plans[name] = plan_unit(unit, facts[name], due(unit, self.stamps, self.loaded[name]), self.offline)
+            name, fact = unit["name"], facts[unit["name"]]
+            if fact["LoadState"] == "not-found" and not self.check and (unit["state"] == "started" or unit["enabled"]):
+                raise Refusal(f"unit {name} does not exist on this node: is its package among packages?")
+            plans[name] = plan_unit(unit, fact, due(unit, self.stamps, self.loaded[name]), self.offline)
         for group in (("mask", "unmask"), ("enable", "disable"), ("start", "stop"), ("restart", "reload")):
             for unit in units:
-                for verb in plans[unit["name"]]:
-                    if verb in group:
-                        self.say(verb, unit, facts[unit["name"]])
+                for verb in set(group) & set(plans[unit["name"]]):
+                    self.say(verb, unit, facts[unit["name"]])
         for unit in units:
-            active = facts[unit["name"]]["ActiveState"] in RUNNING
-            if not self.check and (not active or "stop" in plans[unit["name"]]):
-                if "" in self.loaded[unit["name"]].values():
-                    self.has_loaded(unit)  # whoever starts it next has it load what is there
-        begun = [unit["name"] for unit in units if set(plans[unit["name"]]) & {"start", "restart"}]
-        if begun and not self.check:
-            for name, fact in self.show(begun).items():
-                if fact["ActiveState"] == "failed" or fact["SubState"] == "auto-restart":
-                    raise Refusal(f"{name} started and failed; {self.last_words(name)}")
+            stopped = facts[unit["name"]]["ActiveState"] not in RUNNING or "stop" in plans[unit["name"]]
+            if stopped and not self.check and "" in self.loaded[unit["name"]].values():
+                self.has_loaded(unit)  # whoever starts it next has it load what is there
+        begun = [name for name, verbs in plans.items() if {"start", "restart"} & set(verbs)]
+        for name, fact in self.show(begun).items() if begun and not self.check else ():
+            if fact["ActiveState"] == "failed" or fact["SubState"] == "auto-restart":
+                raise Refusal(f"{name} started and failed; {self.last_words(name)}")
 
-    def say(self, verb, unit, facts):
+    def say(self, verb: str, unit: Mapping, fact: dict[str, str]) -> None:
         name = unit["name"]
-        past = {"stop": "stopped"}.get(verb, verb + ("d" if verb.endswith("e") else "ed"))
-        self.units[past].append(name)
-        if self.check:
-            return
-        if verb == "start" and (facts["ActiveState"] == "failed" or facts["SubState"] == "auto-restart"):
-            self.run(["systemctl", "reset-failed", name])  # also forgets that it was started too often
-        argv = ["systemctl", verb, name]
-        if verb == "reload" and unit["reload_command"]:
-            argv = ["timeout", "120", *unit["reload_command"]]
-        done = self.run(argv)
-        if done.rc:
-            self.units[past].remove(name)
-            raise Refusal(f"{name}: {' '.join(argv[:3])} failed: {done.tail(1)}; {self.last_words(name)}")
-        if verb in ("start", "restart", "reload"):
-            self.has_loaded(unit)
+        if not self.check:
+            if verb == "start" and (fact["ActiveState"] == "failed" or fact["SubState"] == "auto-restart"):
+                self.run(["systemctl", "reset-failed", name])  # also forgets that it was started too often
+            special = unit["reload_command"] if verb == "reload" else []
+            done = self.run(["timeout", "120", *special] if special else ["systemctl", verb, name])
+            if done.rc:
+                words = " ".join(special) or f"systemctl {verb} {name}"
+                raise Refusal(f"{words} failed: {done.tail(1)}; {self.last_words(name)}")
+            if verb in ("start", "restart", "reload"):
+                self.has_loaded(unit)
+        self.units[PAST[verb]].append(name)
 
-    def last_words(self, name):
+    def last_words(self, name: str) -> str:
         done = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"])
-        return f"its last words: {done.tail(6)}" if done.rc == 0 and done.out.strip() else "its journal is empty"
+        return f"the last words of {name}: {done.tail(6)}" if done.out.strip() else f"{name} left no word in the journal"
 
 
-def package_errors(done):
-    """The lines that say why, out of a package manager's many."""
-    lines = done.out.splitlines()
-    telling = r"E: (?!Sub-process)|dpkg: error|Error:|error:| Problem|No match for|.*No space left|.*Read-only file system"
-    why = []
-    for number, line in enumerate(lines):
-        if re.match(telling, line):
-            why.append(line.strip())
-            why += [lines[number + 1].strip()] if line.startswith("dpkg: error") and number + 1 < len(lines) else []
-    return " | ".join(dict.fromkeys(why[:5])) or done.tail()
+def explain(error: OSError) -> str:
+    """One sentence for what the operating system refused."""
+    advice = {errno.ENOSPC: "the file system is full; make room and run again", errno.EDQUOT: "the quota is used up"}
+    advice[errno.EROFS] = "the file system is mounted read-only"
+    advice[errno.EBUSY] = "it is a mount point and cannot be replaced"
+    where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    return f"{where or 'node'}: {advice.get(error.errno or 0, error.strerror or str(error))}"
 
 
-def explain(error):
-    """One sentence for an error of the operating system."""
-    where = f" ({error.filename})" if error.filename else ""
-    advice = {errno.ENOSPC: "the file system is full; make room and run again", errno.EDQUOT: "the quota is used up",
-              errno.EROFS: "the file system is mounted read-only", errno.EBUSY: "it is a mount point and cannot be replaced"}  # fmt: skip
-    return f"{advice.get(error.errno, error.strerror)}{where}"
+def censor(text: str, wanted: Mapping) -> str:
+    """Without any word of a secret: a validator or a daemon may quote what it has read."""
+    secrets = [entry["content"] for entry in wanted["paths"] if entry.get("secret") and "content" in entry]
+    secrets = [secret.encode("latin-1").decode(errors="replace") for secret in secrets]
+    secrets += [user["password"] for user in wanted["users"] if user["password"]]
+    words = {word for secret in secrets for word in [*re.split(r"[\s=:,;\"']+", secret), *secret.split("\n")]}
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, "********") if len(word) >= 6 else text
+    return text
 
 
-def secret_words(wanted):
-    """Every word of the secrets: a validator or a daemon may quote them in what it says."""
-    texts = [entry["content"].encode("latin-1").decode(errors="replace") for entry in wanted["paths"] if entry.get("secret")]
-    texts += [user["password"] for user in wanted["users"] if user.get("password")]
-    words = {word for text in texts for word in re.split(r"[\s=:,;\"']+", text) + text.splitlines() if len(word) >= 6}
-    return sorted(words, key=len, reverse=True)
-
-
-def main(arguments, root="/", run=spawn):
-    result = {"changed": False}
-    work = None
+def main(arguments: str, root: str = "/", run: Callable[..., Done] = spawn) -> int:
     wanted = json.loads(zlib.decompress(base64.b64decode(json.loads(arguments)["payload"])))
+    work, why = Converge(wanted, root, run), ""
     try:
-        if not root.strip("/") and os.geteuid() != 0:
+        if os.geteuid() != 0 and root == "/":
             raise Refusal("converge works as root only: say become: true")
-        work = Converge(wanted, root, run)
         work.apply()
-        result = work.result()
-    except (Refusal, OSError) as error:
-        why = explain(error) if isinstance(error, OSError) else str(error)
-        for word in secret_words(wanted):
-            why = why.replace(word, "********")
-        result = dict(work.result() if work else result, failed=True, msg=why)
+    except Refusal as refusal:
+        why = str(refusal)
+    except OSError as error:
+        why = explain(error)
+    except Exception as error:  # a traceback could quote the payload, and with it secrets
+        lines, trace = [], error.__traceback__
+        while trace:
+            lines.append(str(trace.tb_lineno))
+            trace = trace.tb_next
+        why = f"converge itself is at fault: {type(error).__name__}: {error} (lines {', '.join(lines)})"
+    result = dict(work.result(), failed=True, msg=censor(why, wanted)) if why else work.result()
     print(json.dumps(result))
-    return 1 if result.get("failed") else 0
+    return 1 if why else 0
 
 
 if __name__ == "__main__":
