@@ -7,6 +7,7 @@ Ansible's: role defaults, inventory, playbook group_vars, play, role vars, what 
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,25 +26,7 @@ from coldiron.testing.stages import (
 )
 
 VAULT_HEADER = "$ANSIBLE_VAULT"
-FAMILIES = {
-    "debian": "Debian",
-    "ubuntu": "Debian",
-    "rocky": "RedHat",
-    "almalinux": "RedHat",
-    "rhel": "RedHat",
-}
-DISTRIBUTIONS = {
-    "debian": "Debian",
-    "ubuntu": "Ubuntu",
-    "rocky": "Rocky",
-    "almalinux": "AlmaLinux",
-    "rhel": "RedHat",
-}
-FACTS_COMMAND = (
-    '. /etc/os-release; printf "%s\\n" "$ID" "$VERSION_ID" "$VERSION_CODENAME"; uname -m; '
-    'python3 -c "import platform; print(platform.python_version())"; '
-    "systemd-detect-virt || true"
-)
+ARGUMENTS = "<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>"
 
 
 def plain(value: Any) -> Any:
@@ -61,22 +44,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     return value
-
-
-def facts_from(output: str) -> dict[str, Any]:
-    """Return the facts that os_facts would give, from what FACTS_COMMAND printed on the node."""
-    identity, version, release, architecture, python, virtualization = (output.splitlines() + [""] * 6)[:6]
-    return {
-        "os_family": FAMILIES.get(identity, identity.capitalize()),
-        "distribution": DISTRIBUTIONS.get(identity, identity.capitalize()),
-        "distribution_version": version,
-        "distribution_major_version": version.split(".")[0],
-        "distribution_release": release,
-        "architecture": architecture,
-        "python_version": python,
-        "service_mgr": "systemd",
-        "virtualization_type": virtualization,
-    }
 
 
 class Variables(Mapping[str, Any]):
@@ -304,13 +271,16 @@ class Site:
 
     def _gather(self, host: str) -> None:
         self._facts_known.add(host)
-        finished = self.connections.run(host, FACTS_COMMAND)
+        # The very module that the stages begin with, so that its facts are the same.
+        module = self.collection / "plugins" / "modules" / "os_facts.py"
+        source = module.read_text(encoding="utf-8").replace(ARGUMENTS, "{}")
+        finished = self.connections.run(host, "python3 -", source=source)
         if finished.returncode != 0:
             raise ColdironError(
                 f"{host} does not answer over ssh: {finished.stderr.strip()}",
                 ExitCode.ENVIRONMENT,
             )
-        self._variables.set_host_facts(host, facts_from(finished.stdout))
+        self._variables.set_host_facts(host, json.loads(finished.stdout)["ansible_facts"])
         self._raw = {key: value for key, value in self._raw.items() if key[0] != host}
 
     def options(self, host: str, role: str) -> Variables:

@@ -110,8 +110,10 @@ class Connections:
                     )
         self._hosts.clear()
 
-    def run(self, host: str, command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on a node as the inventory's user and return what came of it.
+    def run(
+        self, host: str, command: str, timeout: float = 60, source: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on a node as root, ``source`` on its standard input; return what came of it.
 
         Nothing of it may outlive the call with an output held open; past ``timeout`` seconds it is given up
         with return code 124.
@@ -120,7 +122,7 @@ class Connections:
         try:
             return subprocess.run(
                 words,
-                stdin=subprocess.DEVNULL,
+                input=source,
                 capture_output=True,
                 text=True,
                 timeout=timeout,

@@ -8,7 +8,7 @@ import pytest
 
 from coldiron.errors import ColdironError
 from coldiron.testing.secret import MASK, Redactor, Secret
-from coldiron.testing.site import Site, facts_from
+from coldiron.testing.site import Site
 from coldiron.testing.ssh import config_block, ssh_options
 from coldiron.testing.stages import read_plays, roles_in_order
 from tests.unit.testing.toy import Toy, write
@@ -146,15 +146,6 @@ def test_an_ssh_option_that_is_not_understood_is_refused() -> None:
     ]
     with pytest.raises(ValueError, match="-L5"):
         ssh_options("-L5")
-
-
-def test_facts_use_ansibles_names() -> None:
-    facts = facts_from("ubuntu\n24.04\nnoble\nx86_64\n3.12.3\nsystemd-nspawn\n")
-    assert facts["os_family"] == "Debian"
-    assert facts["distribution"] == "Ubuntu"
-    assert facts["distribution_major_version"] == "24"
-    assert facts["distribution_release"] == "noble"
-    assert facts_from("rocky\n9.4\n\nx86_64\n3.9\n")["os_family"] == "RedHat"
 
 
 def test_the_redactor_knows_lines_and_quoted_forms() -> None:

@@ -13,6 +13,8 @@ import pytest
 from coldiron.testing.site import Site
 from coldiron.testing.stages import find_collection
 
+CHECKOUT = Path(__file__).parents[3]
+
 FAKE_SSH = """\
 #!{python}
 import os, sys
@@ -98,7 +100,7 @@ def write(path: Path, text: str, executable: bool = False) -> Path:
 
 
 def make_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
-    """Make a converged toy cluster: node01 and node02, role toy on both, ssh and ansible-playbook replaced."""
+    """Make a converged toy cluster: two nodes, role toy on both, ssh and ansible-playbook replaced."""
     collection = tmp_path / "ansible_collections" / "coldiron" / "cluster"
     nodes = tmp_path / "nodes"
     write(collection / "playbooks" / "site.yml", "- ansible.builtin.import_playbook: base.yml\n")
@@ -124,6 +126,8 @@ def make_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
         collection / "playbooks" / "group_vars" / "all" / "topology.yml",
         """toy_peers: "{{ groups['cluster'] }}"\n""",
     )
+    module = Path("plugins", "modules", "os_facts.py")
+    write(collection / module, (CHECKOUT / module).read_text(encoding="utf-8"))
     role = collection / "roles" / "toy"
     write(
         role / "defaults" / "main.yml",
