@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network
@@ -97,6 +98,18 @@ def _sound(model: type[_Model], raw: object) -> _Model | None:
         return None
 
 
+def _last_lines(document: Document) -> dict[int, int]:
+    """The last line of each node group, by its index."""
+    first = {path[1]: line for path, line in document.lines.items() if len(path) == 2 and path[0] == "nodes"}
+    last: dict[int, int] = {}
+    for path, line in document.lines.items():
+        index = path[1] if len(path) > 1 and path[0] == "nodes" else None
+        # What an alias brings in stands elsewhere.
+        if isinstance(index, int) and first[index] <= line < first.get(index + 1, math.inf):
+            last[index] = max(last.get(index, 0), line)
+    return last
+
+
 class _Checks:
     """What must hold between the blocks: names, addresses and functions, each once and where it belongs."""
 
@@ -105,6 +118,7 @@ class _Checks:
         self.parts = parts
         # What is taken, in words, and the line that took it first.
         self.taken: dict[tuple[str, str], int] = {}
+        self.last_lines = _last_lines(document)
 
     def find(self, path: KeyPath, text: str) -> None:
         if not self.document.is_spoilt(path):
@@ -217,6 +231,7 @@ class _Checks:
                 hardware=hardware,
                 group=group.name,
                 line=self.document.line(path),
+                last_line=self.last_lines.get(index, self.document.line(path)),
             )
             for position, (name, address) in enumerate(zip(names.names, addresses, strict=False))
         ]

@@ -16,7 +16,7 @@ from coldiron.inventory.model import Features, Hardware, Network, NodeGroup, Plu
 
 @dataclass(frozen=True)
 class Node:
-    """One node. ``group`` is the range it was written in, ``line`` that range's line in cluster.yml."""
+    """One node. ``group`` is the range it was written in, on ``line`` to ``last_line`` of cluster.yml."""
 
     name: str
     kind: str
@@ -29,6 +29,7 @@ class Node:
     hardware: Hardware | None
     group: str
     line: int
+    last_line: int
 
     @property
     def memory_mib(self) -> int:

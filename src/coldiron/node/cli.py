@@ -2,11 +2,105 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory import find, load
+from coldiron.inventory.findings import did_you_mean, shown_path
+from coldiron.node import plan
+from coldiron.rack.connection import rack_nodes
+from coldiron.run import engine
+
 app = typer.Typer(help="Add a node to a running cluster, or take one out.", no_args_is_help=True)
+
+NodesArgument = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Nodes or ranges: gpu04, gpu[04-06].")
+]
+InventoryOption = Annotated[
+    Path, typer.Option("--inventory", "-i", help="Inventory directory, or its cluster.yml.")
+]
+CheckOption = Annotated[bool, typer.Option("--check", help="Only say what would change.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Show how files change.")]
+DEFAULT_INVENTORY = Path("inventories/virtual")
 
 
 @app.callback()
 def _root() -> None:
     """Add a node to a running cluster, or take one out."""
+
+
+@app.command()
+def add(
+    nodes: NodesArgument,
+    inventory: InventoryOption = DEFAULT_INVENTORY,
+    check: CheckOption = False,
+    diff: DiffOption = False,
+) -> None:
+    """Bring nodes that cluster.yml has gained into the running cluster. No other node is disturbed."""
+    cluster = load(find(inventory))
+    names = plan.named(nodes)
+    plan.check_added(cluster, names)
+    plan.check_racked(cluster, names, rack_nodes(cluster.directory))
+    _run(plan.ADD_PLAYBOOK, inventory, names, names, check=check, diff=diff)
+    if not check:
+        typer.echo(f"{', '.join(names)}: in the cluster {cluster.name}")
+
+
+@app.command()
+def remove(
+    nodes: NodesArgument,
+    inventory: InventoryOption = DEFAULT_INVENTORY,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    check: CheckOption = False,
+    diff: DiffOption = False,
+) -> None:
+    """Drain nodes, take them out of the cluster, and say which lines of cluster.yml to delete then.
+
+    A node that has left cluster.yml already can be removed by its name as well.
+    """
+    cluster = load(find(inventory))
+    leaving = plan.leaving(cluster, plan.named(nodes))
+    known = [node.name for node in cluster.expand()]
+    for name in leaving.unknown:
+        typer.echo(
+            f"{shown_path(cluster.path)} has no node `{name}` (any more); {did_you_mean(name, known)}",
+            err=True,
+        )
+    if not yes and not check:
+        _confirm(leaving.names, cluster.name)
+    _run(plan.REMOVE_PLAYBOOK, inventory, leaving.names, leaving.known, check=check, diff=diff)
+    if check:
+        return
+    typer.echo(f"{', '.join(leaving.names)}: gone from the cluster {cluster.name}")
+    if leaving.known:
+        typer.echo("What is left to do, by hand, or the next run of the site brings them back:")
+        for line in plan.to_delete(cluster, leaving.known):
+            typer.echo(f"  {line}")
+
+
+def _confirm(names: list[str], cluster: str) -> None:
+    if not sys.stdin.isatty():
+        raise ColdironError("nobody is there to ask; say --yes to remove without asking", ExitCode.REFUSED)
+    question = f"Drain {', '.join(names)} and take them out of {cluster}?"
+    if not typer.confirm(question, default=False):
+        raise ColdironError("nothing was changed", ExitCode.REFUSED)
+
+
+def _run(
+    playbook: str, inventory: Path, names: list[str], reached: list[str], *, check: bool, diff: bool
+) -> None:
+    """Run ``playbook`` about ``names``, of which those ``reached`` are hosts. Raises ColdironError."""
+    extravars = {"coldiron_nodes": names}
+    limit = plan.limit(reached)
+    typer.echo(engine.plain_command(playbook, inventory, limit, (), extravars, check, diff))
+    code = engine.run_playbook(playbook, inventory, limit, (), extravars, check, diff)
+    if code:
+        # 2: a host failed; 4: a host was out of reach. Anything else went wrong before the hosts.
+        raise ColdironError(
+            f"ansible-playbook ended with {code}; mend what it says above, and type the same command again",
+            ExitCode.HOSTS_FAILED if code in (2, 4) else ExitCode.ENVIRONMENT,
+        )

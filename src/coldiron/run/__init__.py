@@ -1,0 +1,1 @@
+"""Running playbooks. The only package that knows ansible-runner."""
