@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from coldiron.inventory.findings import did_you_mean, shown
+from coldiron.inventory.findings import did_you_mean, nearest, shown
 from coldiron.inventory.model import PLUGIN, ClusterFile
 from coldiron.inventory.source import Document, Key, KeyPath
 
@@ -31,9 +31,15 @@ _BOUNDS = {
 
 def explain(document: Document, errors: list[ErrorDetails]) -> None:
     """Add a finding to ``document`` for each of ``errors``, except where one is there already."""
+    misspelt = {
+        (*path[:-1], near)
+        for path in (tuple(error["loc"]) for error in errors if error["type"] == "extra_forbidden")
+        if (near := nearest(str(path[-1]), _fields(path[:-1])))
+    }
     for error in errors:
         path: KeyPath = tuple(error["loc"])
-        if not document.is_spoilt(path):
+        # The misspelt key is the one to mend; that the right one is missing says no more.
+        if not document.is_spoilt(path) and not (error["type"] == "missing" and path in misspelt):
             document.find(path, _text(error, path))
             document.spoilt.add(path)
 

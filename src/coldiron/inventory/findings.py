@@ -60,14 +60,19 @@ def shown_whole(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
+def nearest(wrong: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that ``wrong`` is a misspelling of; None where nothing comes close."""
+    lowered = {choice.lower(): choice for choice in known}
+    # difflib is quadratic: a megabyte of nonsense is no misspelling.
+    near = difflib.get_close_matches(wrong.lower()[:80], lowered, n=1, cutoff=0.6)
+    return lowered[near[0]] if near else None
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """``did you mean `x`?``, or the list of what is known where nothing comes close."""
     choices = sorted(known)
-    lowered = {choice.lower(): choice for choice in choices}
-    # difflib is quadratic: a megabyte of nonsense is no misspelling.
-    near = difflib.get_close_matches(wrong.lower()[:80], lowered, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{lowered[near[0]]}`?"
+    if near := nearest(wrong, choices):
+        return f"did you mean `{near}`?"
     if not choices:
         return "there is none to choose from"
     listed = ", ".join(choices[:40])

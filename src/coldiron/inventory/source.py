@@ -245,6 +245,9 @@ def _explain(error: yaml.YAMLError, text: str) -> _Broken:
     here = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in here[: len(here) - len(here.lstrip())] or "\\t" in problem:
         return _Broken(line, "a tab indents this line, and YAML takes only spaces; write two spaces a level")
+    if "unexpected end of stream" in problem:
+        opened = getattr(error, "context_mark", None) or mark
+        return _Broken(opened.line + 1, "a quote that opens here is never closed; close it")
     if "mapping values are not allowed" in problem:
         return _Broken(
             line, "a `:` where none can stand; check the indent, and put text that holds `: ` in quotes"

@@ -57,7 +57,7 @@ def check_added(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def check_racked(cluster: Cluster, names: Sequence[str], racked: Collection[str]) -> None:
-    """Raise ColdironError where the cluster's virtual rack is up (``racked``: its nodes) without ``names``."""
+    """Raise ColdironError where the virtual rack is up, with the nodes ``racked``, and lacks ``names``."""
     missing = [name for name in names if cluster.node(name).platform == "container" and name not in racked]
     if racked and missing:
         raise ColdironError(
