@@ -44,7 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if name not in task_vars:
                     # A default applies; a required option without a value is found by the validator.
                     continue
-                if option.get("no_log"):
+                if option.get("no_log") and option.get("type", "str") == "str":
                     # The value must not reach an error message: its presence and type are checked by hand.
                     value = self._templar.template(task_vars[name])
                     if not isinstance(value, str) or not value:

@@ -29,16 +29,46 @@ def host_values(hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]], *na
 
 
 def records(addresses: Mapping[str, str], hosts: list[str]) -> list[dict[str, Any]]:
-    """Return ``hosts`` as the records that role dns takes: name, address, no aliases."""
-    return [{"name": host, "address": addresses[host], "aliases": []} for host in hosts]
+    """Return ``hosts`` as roles take them: name and address."""
+    return [{"name": host, "address": addresses[host]} for host in hosts]
 
 
 def bmc_records(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str]) -> list[dict[str, Any]]:
     """Return the records of the management controllers that ``hosts`` have, each as NAME-bmc."""
     return [
-        {"name": f"{host}-bmc", "address": hostvars[host]["coldiron_bmc_address"], "aliases": []}
+        {"name": f"{host}-bmc", "address": hostvars[host]["coldiron_bmc_address"]}
         for host in hosts
         if hostvars[host].get("coldiron_bmc_address")
+    ]
+
+
+def distinct(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str], name: str) -> list[Any]:
+    """Return the different values that ``hosts`` give the inventory variable ``name``; hosts without it are left out."""
+    return sorted({hostvars[host][name] for host in hosts if hostvars[host].get(name)})
+
+
+def workers(
+    addresses: Mapping[str, str], hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return ``hosts`` as the nodes that role slurm_controller takes: name, address and declared hardware."""
+    return [
+        {"name": host, "address": addresses[host], "hardware": hardware}
+        for host, hardware in host_values(hosts, hostvars, "coldiron_hardware").items()
+    ]
+
+
+def database_users(
+    addresses: Mapping[str, str], clients: list[str], server: str, password: str
+) -> list[dict[str, Any]]:
+    """Return slurmdbd's database users on ``server``: one for each host in ``clients``."""
+    return [
+        {
+            "name": "slurm",
+            "host": "localhost" if client == server else addresses[client],
+            "password": password,
+            "privileges": "slurm_acct_db.*:ALL",
+        }
+        for client in clients
     ]
 
 
@@ -47,4 +77,11 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"host_values": host_values, "records": records, "bmc_records": bmc_records}
+        return {
+            "bmc_records": bmc_records,
+            "database_users": database_users,
+            "distinct": distinct,
+            "host_values": host_values,
+            "records": records,
+            "workers": workers,
+        }
