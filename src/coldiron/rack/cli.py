@@ -23,6 +23,8 @@ from coldiron.rack.layout import Layout, Machine
 from coldiron.rack.rack import Rack, elapsed
 from coldiron.rack.remote import log_in, run_everywhere
 from coldiron.rack.report import Report
+from coldiron.rack.snapshot import find as find_snapshot
+from coldiron.rack.snapshot import listing
 from coldiron.rack.spec import from_cluster, inventory_directory
 from coldiron.rack.state import RackState, Registry
 
@@ -94,14 +96,27 @@ def up(
     inventory: Inventory = DEFAULT,
     prune: Annotated[bool, typer.Option("--prune", help="Remove nodes that have left cluster.yml.")] = False,
     rebuild_base: Annotated[bool, typer.Option("--rebuild-base", help="Bake the base image anew.")] = False,
+    from_snapshot: Annotated[
+        str, typer.Option("--from-snapshot", help="Nodes that are new start as they were in this snapshot.")
+    ] = "",
+    or_bare: Annotated[
+        bool, typer.Option("--or-bare", help="Without that snapshot they start from the base image.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Bring up what is missing of the rack; what runs is left alone."""
     since = time.monotonic()
     spec = from_cluster(inventory)
     rack = _rack(inventory, as_json)
+    image = None
+    if from_snapshot:
+        try:
+            image = find_snapshot(rack.layout, from_snapshot)
+        except ColdironError:
+            if not or_bare:
+                raise
     with rack.report:
-        state = rack.up(spec, _names(nodes), prune=prune, rebuild_base=rebuild_base)
+        state = rack.up(spec, _names(nodes), prune=prune, rebuild_base=rebuild_base, image=image)
     if as_json:
         _print({"rack": state.name, "up": True, "seconds": elapsed(since), "nodes": list(state.nodes)})
     else:
@@ -147,6 +162,88 @@ def down(
 
 
 @app.command()
+def reset(
+    nodes: Nodes = None,
+    inventory: Inventory = DEFAULT,
+    to: Annotated[
+        str, typer.Option("--to", help="Back to this snapshot; to the base image if none is named.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Throw away what the nodes have written, all of them if none is named, and boot them afresh."""
+    since = time.monotonic()
+    rack = _rack(inventory, as_json)
+    names = _names(nodes)
+    with rack.report:
+        state = rack.reset(names, to)
+    chosen = names or list(state.nodes)
+    if as_json:
+        _print({"rack": state.name, "to": to or None, "seconds": elapsed(since), "nodes": chosen})
+    else:
+        rack.report.say(f"{len(chosen)} nodes reset to {to or 'their base image'} ({elapsed(since)} s)")
+
+
+@app.command()
+def snapshot(
+    name: Annotated[
+        str | None, typer.Argument(help="The snapshot's name; lists snapshots if none is given.")
+    ] = None,
+    nodes: Nodes = None,
+    inventory: Inventory = DEFAULT,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="It outlives the rack: `up --from-snapshot` takes it.")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="In place of one of that name.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the snapshot of that name.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Freeze the nodes as they are, all of them if none is named; each is shut down and booted again."""
+    since = time.monotonic()
+    rack = _rack(inventory, as_json)
+    if name is None:
+        _list_snapshots(rack, as_json)
+        return
+    with rack.report:
+        if remove:
+            rack.forget(name)
+            rack.report.say(f"snapshot {name}: removed")
+            return
+        taken = rack.snapshot(name, _names(nodes), keep=keep, replace=replace)
+    if as_json:
+        _print(
+            {
+                "rack": taken.rack,
+                "snapshot": name,
+                "kept": keep,
+                "seconds": elapsed(since),
+                "nodes": list(taken.nodes),
+            }
+        )
+    else:
+        rack.report.say(f"snapshot {name} of {len(taken.nodes)} nodes taken ({elapsed(since)} s)")
+
+
+def _list_snapshots(rack: Rack, as_json: bool) -> None:
+    """Show the rack's snapshots and the kept ones."""
+    found = [
+        {
+            "name": one.name,
+            "kept": store == rack.machine.kept,
+            "nodes": list(one.nodes),
+            "created": one.created,
+        }
+        for store in (rack.layout.snapshots, rack.machine.kept)
+        for one in listing(store)
+    ]
+    if as_json:
+        _print(found)
+        return
+    for one in found:
+        kept = " (kept)" if one["kept"] else ""
+        print(f"{one['name']}{kept}: {', '.join(one['nodes'])}")  # type: ignore[arg-type]
+
+
+@app.command()
 def purge() -> None:
     """Remove what outlives racks on purpose: base images, kept snapshots, the package cache."""
     rack = Rack(Layout("", Path("/")))
@@ -172,14 +269,12 @@ def _show(found: dict[str, Any], console: Console) -> None:
         console.print(f"rack {found['rack']} ({found['inventory']}): down", highlight=False, soft_wrap=True)
         return
     table = Table(title=f"rack {found['rack']}, simulated on this machine", title_justify="left", box=None)
-    for column in ("node", "state", "address", "kind", "distribution", "GPUs (simulated)", "from"):
+    for column in ("node", "state", "address", "kind", "GPUs (simulated)", "from"):
         table.add_column(column)
     for node in found["nodes"]:
         gpus = f"{node['gpu_count']} x {node['gpu_type']}" if node["gpu_count"] else "-"
-        origin = node["snapshot"] or node["base"]
-        table.add_row(
-            node["name"], node["state"], node["address"], node["kind"], node["distribution"], gpus, origin
-        )
+        origin = f"snapshot {node['snapshot']}" if node["snapshot"] else node["base"]
+        table.add_row(node["name"], node["state"], node["address"], node["kind"], gpus, origin)
     console.print(table)
     console.print(f"/home: {found['home']}", highlight=False, soft_wrap=True)
     console.print(

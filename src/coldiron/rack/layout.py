@@ -47,6 +47,11 @@ class Machine:
         return self.cache / "packages"
 
     @property
+    def layers(self) -> Path:
+        """Frozen upper layers of all racks: each holds a node's changes up to some snapshot."""
+        return self.cache / "layers"
+
+    @property
     def kept(self) -> Path:
         """Snapshots that outlive their rack."""
         return self.cache / "snapshots"
@@ -94,11 +99,6 @@ class Layout:
     @property
     def snapshots(self) -> Path:
         return self.data / "snapshots"
-
-    @property
-    def layers(self) -> Path:
-        """Frozen upper layers, each a node's changes up to some snapshot."""
-        return self.data / "layers"
 
     @property
     def trash(self) -> Path:

@@ -17,12 +17,11 @@ from pathlib import Path
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.cgroup import Cgroup
 from coldiron.rack.host import Host, mount_points, wait_until
+from coldiron.rack.layers import ENGINE_DIRECTORIES, freeze, restore_engines
 from coldiron.rack.layout import Layout
 from coldiron.rack.network import Network
 from coldiron.rack.state import NodeState, RackState
 
-# Directories of a node that lie on the host's own file system: container engines cannot stack overlays.
-ENGINE_DIRECTORIES = ("docker", "containerd")
 _OPTIONAL_DEVICES = ("/dev/fuse", "/dev/net/tun")
 # The kernel's range for local use: these files can never reach a real GPU of the host.
 _SIMULATED_MAJOR = 60
@@ -159,6 +158,13 @@ class NodeKeeper:
         """Boot a node from its layers. What an earlier, broken start left of it is cleared first."""
         self.clear(node.name)
         own = self.layout.node(node.name)
+        if node.layers:
+            # A snapshot that was cut off named the layer, but did not get to make it.
+            freeze(self.host, own / "upper", Path(node.layers[0]))
+        if node.renew:
+            self.discard(node.name)
+            if node.snapshot:
+                restore_engines(self.host, Path(node.snapshot) / "engines" / node.name, own)
         for directory in ("upper", "work", "root", "dev", *ENGINE_DIRECTORIES):
             (own / directory).mkdir(parents=True, exist_ok=True)
         # The root's own mode shows through from the uppermost layer.
@@ -228,6 +234,7 @@ class NodeKeeper:
         group.kill()
         group.remove()
         self.close_connections(node)
+        self.remove_lock(self.layout.node(node) / "root")
         self.unmount(self.layout.node(node))
         if (self.layout.machine.netns / self.layout.netns(node)).exists():
             # The cable's other end goes with it; by name, because a namespace ends in its own time.
@@ -235,6 +242,12 @@ class NodeKeeper:
             self.network.remove_netns(self.layout.netns(node))
         with contextlib.suppress(OSError):
             (self.layout.machine.nspawn / "propagate" / self.layout.machine_name(node)).rmdir()
+
+    def remove_lock(self, root: Path) -> None:
+        """Remove the lock that a killed systemd-nspawn leaves, called by device and inode of the node's root."""
+        with contextlib.suppress(OSError):
+            found = root.stat()
+            (self.layout.machine.nspawn / "locks" / f"inode-{found.st_dev}:{found.st_ino}").unlink()
 
     def unmount(self, below: Path) -> None:
         """Unmount everything at or below a directory. Raises ColdironError where something holds on."""

@@ -17,16 +17,30 @@ from coldiron.rack import aptsource, base, keys
 from coldiron.rack.cache import PORT
 from coldiron.rack.cgroup import Cgroup, unified_root
 from coldiron.rack.host import Host, wait_until
+from coldiron.rack.layers import copy, freeze, save_engines
 from coldiron.rack.layout import Layout, Machine
 from coldiron.rack.machine import MachineKeeper, refuse_not_root
 from coldiron.rack.network import Network
 from coldiron.rack.node import NodeKeeper, wait_for_ssh
 from coldiron.rack.report import Report
 from coldiron.rack.requirements import refuse_missing
+from coldiron.rack.snapshot import (
+    NodeImage,
+    Snapshot,
+    collect,
+    listing,
+    new_layer,
+    publish,
+    references,
+    refuse_taken,
+)
+from coldiron.rack.snapshot import find as find_snapshot
 from coldiron.rack.spec import NodeSpec, RackSpec
 from coldiron.rack.state import NodeState, RackState, Registry
 
 _NODE_ROOM_MIB = 48
+# Starting a node is mostly waiting for the kernel.
+_AT_ONCE = 8
 _BOOT_SECONDS = 90.0
 _BOOT_SECONDS_A_NODE = 3.0
 
@@ -76,11 +90,17 @@ class Rack:
     # --- up ---
 
     def up(
-        self, spec: RackSpec, only: Sequence[str] = (), *, prune: bool = False, rebuild_base: bool = False
+        self,
+        spec: RackSpec,
+        only: Sequence[str] = (),
+        *,
+        prune: bool = False,
+        rebuild_base: bool = False,
+        image: Snapshot | None = None,
     ) -> RackState:
         """Bring up what is missing of ``spec`` (of its nodes ``only``, if given) and leave the rest alone.
 
-        Raises ColdironError where something foreign is in the way or a node does not come up.
+        A node that is new starts as it was in ``image``, where that has it. Raises ColdironError where something foreign is in the way or a node does not come up.
         """
         refuse_not_root()
         refuse_missing(self.host)
@@ -106,15 +126,21 @@ class Rack:
                 state.gateway, port, self.layout.data / "packages.log",
             )  # fmt: skip
             self._clear_unfinished_bake()
+            if image and image.home and not state.nodes and state.home_backend == "provided":
+                state.home_from = str(image.home_copy)
             for node in missing:
-                self._plan_node(state, node, apt, port, rebuild_base=rebuild_base)
+                self._plan_node(state, node, apt, port, image=image, rebuild_base=rebuild_base)
                 rebuild_base = False
+            for name, known in state.nodes.items():
+                # What runs was renewed before it was started.
+                known.renew = known.renew and not keeper.running(name)
             self.save(state)
             self._make_keys(state)
+            self._settle_home(state)
             self.start(state, [state.nodes[node.name] for node in missing])
             waiting = [node.name for node in wanted if node not in missing]
             self._await(state, waiting, {})
-            self.bakery.clear_unused(self._bases_in_use())
+            self.bakery.clear_unused(references(self.machine, self.keeper.registry())[0])
         return state
 
     def _apt(self) -> aptsource.AptSource:
@@ -220,22 +246,55 @@ class Rack:
         self.bakery.clear_unfinished(self.layout.name)
 
     def _plan_node(
-        self, state: RackState, node: NodeSpec, apt: aptsource.AptSource, port: int, *, rebuild_base: bool
+        self,
+        state: RackState,
+        node: NodeSpec,
+        apt: aptsource.AptSource,
+        port: int,
+        *,
+        image: Snapshot | None,
+        rebuild_base: bool,
     ) -> None:
-        """Enter a node into the state, on the newest base of its distribution. One that is there keeps its own."""
+        """Enter a node into the state. One that is there stays what it was, if that is still there."""
         known = state.nodes.get(node.name)
-        if known and Path(known.base).is_dir() and all(Path(layer).is_dir() for layer in known.layers):
+        if known and self._whole(known):
             return
-        root = self._base(node.distribution, apt, port, rebuild=rebuild_base)
-        state.nodes[node.name] = NodeState(
+        planned = NodeState(
             name=node.name,
             address=node.address,
             distribution=node.distribution,
             kind=node.kind,
-            base=str(root),
+            base="",
             gpu_count=node.gpu_count,
             gpu_type=node.gpu_type,
+            renew=True,
         )
+        if image and self._fits(image, node):
+            planned.base = image.nodes[node.name].base
+            planned.layers = list(image.nodes[node.name].layers)
+            planned.snapshot = str(image.path)
+        else:
+            planned.base = str(self._base(node.distribution, apt, port, rebuild=rebuild_base))
+        state.nodes[node.name] = planned
+
+    def _whole(self, node: NodeState) -> bool:
+        """Whether what a node stands on is there; its topmost layer may be about to be made."""
+        upper = self.layout.node(node.name) / "upper"
+        return Path(node.base).is_dir() and all(
+            Path(layer).is_dir() or (index == 0 and upper.is_dir()) for index, layer in enumerate(node.layers)
+        )
+
+    def _fits(self, image: Snapshot, node: NodeSpec) -> bool:
+        """Whether a new node can start from ``image``; says so if not."""
+        if node.name not in image.nodes:
+            self.report.say(f"{node.name}: not in snapshot {image.name}, starts from the base image")
+        elif image.nodes[node.name].distribution != node.distribution or not image.whole(node.name):
+            self.report.say(
+                f"{node.name}: what snapshot {image.name} has does not fit, starts from the base image"
+            )
+        else:
+            return True
+        return False
 
     def _base(self, distribution: str, apt: aptsource.AptSource, port: int, *, rebuild: bool) -> Path:
         """The root of the base image, baked if there is none of this recipe yet."""
@@ -251,14 +310,6 @@ class Rack:
                 proxy=f"http://127.0.0.1:{port}",
                 say=self.report.say,
             )
-
-    def _bases_in_use(self) -> list[str]:
-        """The roots that some rack's nodes stand on."""
-        used = []
-        for inventory in self.keeper.registry().racks.values():
-            state = RackState.load(Layout("", Path(inventory), self.machine).state)
-            used += [node.base for node in state.nodes.values()] if state else []
-        return used
 
     def _make_keys(self, state: RackState) -> None:
         """Make the keys that are missing and write down by which keys the nodes are known."""
@@ -301,9 +352,119 @@ class Rack:
         if not nodes:
             return
         keeper = self.nodes(state)
-        with ThreadPoolExecutor(max_workers=4 * (os.cpu_count() or 1)) as pool:
-            started = {node.name: pool.submit(keeper.start, node) for node in nodes}
-            self._await(state, [node.name for node in nodes], started)
+
+        def start(node: NodeState) -> None:
+            keeper.start(node)
+            node.renew = False
+
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                started = {node.name: pool.submit(start, node) for node in nodes}
+                self._await(state, [node.name for node in nodes], started)
+        finally:
+            self.save(state)
+            keeper.empty_trash()
+
+    def _settle_home(self, state: RackState) -> None:
+        """Replace the shared home as the state says, unless a node runs: then that was done before it booted."""
+        keeper = self.nodes(state)
+        if state.home_from is None:
+            return
+        if not any(keeper.running(name) for name in state.nodes):
+            self.layout.trash.mkdir(exist_ok=True)
+            os.rename(self.layout.home, self.layout.trash / f"home.{time.time_ns()}")
+            if state.home_from:
+                copy(self.host, Path(state.home_from), self.layout.home)
+            else:
+                self.layout.home.mkdir()
+        state.home_from = None
+        self.save(state)
+
+    # --- snapshots ---
+
+    def snapshot(
+        self, name: str, only: Sequence[str] = (), *, keep: bool = False, replace: bool = False
+    ) -> Snapshot:
+        """Freeze nodes as they are. They are shut down for it, so that what they hold is on the disk, and started.
+
+        ``keep``: the snapshot outlives the rack. Raises ColdironError for a name that is taken.
+        """
+        refuse_not_root()
+        with self.host.lock(self.layout.lock, self.report.say):
+            state = self.standing()
+            nodes = self.pick(state, only)
+            refuse_taken(self.layout, name, keep=keep, replace=replace)
+            keeper = self.nodes(state)
+            store = self.machine.kept if keep else self.layout.snapshots
+            work, final = store / f".{name}.{state.name}", store / name
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            self.report.say(f"stopping {len(nodes)} nodes for snapshot {name}")
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(lambda node: keeper.stop(node.name), nodes))
+            try:
+                for node in nodes:
+                    node.layers.insert(0, str(new_layer(self.machine, state.name, node.name)))
+                    node.snapshot = str(final)
+                self.save(state)
+                for node in nodes:
+                    own = self.layout.node(node.name)
+                    freeze(self.host, own / "upper", Path(node.layers[0]))
+                    save_engines(self.host, own, work / "engines" / node.name)
+                images = {n.name: NodeImage(n.distribution, n.base, list(n.layers)) for n in nodes}
+                home = state.home_backend == "provided" and len(nodes) == len(state.nodes)
+                if home:
+                    copy(self.host, self.layout.home, work / "home")
+                taken = Snapshot(name, state.name, int(time.time()), images, home, path=final)
+                taken.save(work)
+                publish(work, final)
+            finally:
+                self.start(state, nodes)
+                shutil.rmtree(work, ignore_errors=True)
+            collect(self.machine, self.keeper.registry())
+            return taken
+
+    def forget(self, name: str) -> None:
+        """Remove a snapshot; nodes that stand on its layers keep them."""
+        refuse_not_root()
+        with self.host.lock(self.layout.lock, self.report.say):
+            shutil.rmtree(find_snapshot(self.layout, name).path)
+            collect(self.machine, self.keeper.registry())
+
+    def reset(self, only: Sequence[str] = (), to: str = "") -> RackState:
+        """Throw away what nodes have written since snapshot ``to``, or since they were made.
+
+        The shared home goes back with the whole rack only. Raises ColdironError where the snapshot lacks a node.
+        """
+        refuse_not_root()
+        with self.host.lock(self.layout.lock, self.report.say):
+            state = self.standing()
+            nodes = self.pick(state, only)
+            image = find_snapshot(self.layout, to) if to else None
+            for node in nodes:
+                if image and not (node.name in image.nodes and image.whole(node.name)):
+                    raise ColdironError(
+                        f"snapshot {to} has no {node.name}; reset the nodes that it has: "
+                        f"{', '.join(image.nodes)}"
+                    )
+            for node in nodes:
+                node.renew = True
+                node.base = image.nodes[node.name].base if image else node.base
+                node.layers = list(image.nodes[node.name].layers) if image else []
+                node.snapshot = str(image.path) if image else None
+            if state.home_backend == "provided":
+                if len(nodes) < len(state.nodes):
+                    self.report.say("/home is shared with nodes that are not reset: left as it is")
+                elif image is None or image.home:
+                    state.home_from = str(image.home_copy) if image else ""
+            self.save(state)
+            if state.home_from is not None:
+                keeper = self.nodes(state)
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    list(pool.map(lambda node: keeper.clear(node.name), nodes))
+                self._settle_home(state)
+            self.start(state, nodes)
+        return state
 
     def _await(self, state: RackState, names: Sequence[str], started: dict[str, Future[None]]) -> None:
         keeper = self.nodes(state)
@@ -346,6 +507,7 @@ class Rack:
                     self._remove_nodes(state, [node.name for node in self.pick(state, only)])
                     keys.write_known_hosts(self.layout, state)
                     self.hand_over()
+                    collect(self.machine, self.keeper.registry())
                     return True
                 self.keeper.refuse_other_owner(self.layout)
                 self._tear_down(state)
@@ -379,6 +541,8 @@ class Rack:
         group.remove()
         self._close_connections()
         keeper = self.nodes(state or self._nameless_state())
+        for root in self.layout.data.glob("nodes/*/root"):
+            keeper.remove_lock(root)
         keeper.unmount(self.layout.data)
         self._remove_network(state)
         for directory in self.machine.nspawn.glob(f"propagate/{self.layout.machine_name('*')}"):
@@ -387,6 +551,9 @@ class Rack:
         self.bakery.clear_unfinished(self.layout.name)
         if self.layout.data.exists():
             shutil.rmtree(self.layout.data)
+        registry = self.keeper.registry()
+        registry.racks.pop(self.layout.name, None)
+        collect(self.machine, registry)
         self.keeper.unregister(self.layout.name)
         for path in sorted(self.layout.own.glob("*"), key=lambda path: path == self.layout.state):
             if path.is_dir():
@@ -453,7 +620,10 @@ class Rack:
         nodes = []
         for name, node in state.nodes.items():
             condition = "stopped" if not running[name] else ("booting" if name in faults else "up")
-            nodes.append({**asdict(node), "state": condition, "base": base.baked_for(node.base)})
+            origin = Path(node.snapshot).name if node.snapshot else None
+            nodes.append(
+                {**asdict(node), "state": condition, "base": base.baked_for(node.base), "snapshot": origin}
+            )
         return {
             "rack": state.name,
             "inventory": state.inventory,
@@ -470,6 +640,8 @@ class Rack:
             "apt_proxy": state.apt_proxy,
             "package_cache": "running" if registry.cache_port and self.keeper.cache.running() else "stopped",
             "nodes": nodes,
+            "snapshots": [one.name for one in listing(self.layout.snapshots)],
+            "kept_snapshots": [one.name for one in listing(self.machine.kept)],
         }
 
 

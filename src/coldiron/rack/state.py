@@ -48,7 +48,11 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @dataclass
 class NodeState:
-    """One node as it was made. ``layers`` are the frozen layers over ``base``, the topmost first."""
+    """One node as it was made. ``layers`` are the frozen layers over ``base``, the topmost first.
+
+    ``snapshot`` is the directory of the snapshot that it started from. ``renew``: what it has written since is
+    to be thrown away before it boots.
+    """
 
     name: str
     address: str
@@ -59,11 +63,16 @@ class NodeState:
     gpu_type: str | None = None
     layers: list[str] = field(default_factory=list)
     snapshot: str | None = None
+    renew: bool = False
 
 
 @dataclass
 class RackState:
-    """A rack as it was made. Paths are absolute."""
+    """A rack as it was made. Paths are absolute.
+
+    ``home_from``: what the shared home is to be replaced by before any node boots: a directory's copy, or
+    nothing where it is empty. None leaves it alone.
+    """
 
     name: str
     inventory: str
@@ -77,6 +86,7 @@ class RackState:
     apt_proxy: str
     apt_mirror: str
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    home_from: str | None = None
     version: int = VERSION
 
     @classmethod
