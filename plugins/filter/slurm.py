@@ -1,0 +1,76 @@
+"""Filters of the Slurm roles: their words to Slurm's lines. The thinking is in module_utils/slurm_*.py."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_config, slurm_edits
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn a declared value that Slurm could not run with into one line for the person who wrote it."""
+
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (slurm_config.SlurmDataError, ValueError) as error:
+            raise AnsibleFilterError(str(error)) from error
+        except KeyError as error:
+            raise AnsibleFilterError(f"{function.__name__}: the key {error} is missing") from error
+
+    return filtered
+
+
+def secret_size(secret: str, name: str, minimum: int) -> int:
+    """Return how many bytes a base64 secret holds; refuse fewer than ``minimum``, without showing it."""
+    try:
+        size = len(base64.b64decode(str(secret), validate=True))
+    except (binascii.Error, ValueError):
+        size = 0
+    if size < minimum:
+        raise slurm_config.SlurmDataError(
+            f"{name} is not base64 of at least {minimum} bytes: write one with `coldiron secrets init`,"
+            f" or by hand with `head -c {max(minimum, 128)} /dev/urandom | base64 -w0`"
+        )
+    return size
+
+
+def slurm_settings(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Merge layers of settings, the last one wins; null takes a key out."""
+    return slurm_config.merge(*layers)
+
+
+def slurm_release(distributions: Sequence[str], releases: Mapping[str, str]) -> list[str]:
+    """Return the Slurm releases that a list of distributions ("debian-13") package, sorted, each once."""
+    return sorted({releases.get(name, f"unknown ({name})") for name in distributions})
+
+
+def slurm_packages(names: Sequence[str], version: str = "", hold: bool | None = None) -> list[dict[str, Any]]:
+    """Return packages as converge takes them, each with the version and the hold given."""
+    extra: dict[str, Any] = {"version": version} if version else {}
+    if hold is not None:
+        extra["hold"] = hold
+    return [{"name": name, **extra} for name in names]
+
+
+class FilterModule:
+    """The filters by name."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {
+            "secret_size": _plain(secret_size),
+            "slurm_settings": _plain(slurm_settings),
+            "slurm_packages": slurm_packages,
+            "slurm_release": _plain(slurm_release),
+            "slurm_node_lines": _plain(slurm_config.node_lines),
+            "slurm_gres_lines": _plain(slurm_config.gres_lines),
+            "slurm_has_gpus": _plain(slurm_config.has_gpus),
+            "slurm_partition_lines": _plain(slurm_config.partition_lines),
+            "slurm_memory_per_cpu": _plain(slurm_config.default_memory_per_cpu),
+            "slurm_start_lines": _plain(slurm_edits.start_lines),
+        }

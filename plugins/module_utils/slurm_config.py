@@ -1,0 +1,219 @@
+"""Slurm's files from data: settings, nodes, devices, partitions. Pure functions, standard library only."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+#: Partition options in words, and what slurm.conf(5) calls them.
+PARTITION_KEYS: Dict[str, str] = {
+    "default": "Default",
+    "max_time": "MaxTime",
+    "default_time": "DefaultTime",
+    "state": "State",
+    "priority": "PriorityTier",
+    "max_nodes": "MaxNodes",
+    "allow_accounts": "AllowAccounts",
+    "allow_groups": "AllowGroups",
+    "allow_qos": "AllowQos",
+    "qos": "QOS",
+    "oversubscribe": "OverSubscribe",
+    "hidden": "Hidden",
+}
+
+_RANGE = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[0-9,\-]+)\](?P<tail>.*)$")
+
+
+class SlurmDataError(ValueError):
+    """Declared data that Slurm could not run with; the message says where and what to write."""
+
+
+def render(value: Any) -> str:
+    """Return a value as slurm.conf writes it: yes/no, lists with commas, the rest as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(render(item) for item in value)
+    return str(value)
+
+
+def merge(*layers: Mapping[str, Any]) -> Dict[str, str]:
+    """Merge settings, later layers over earlier ones, keys in any case; null takes a key out."""
+    merged: Dict[str, str] = {}
+    spelling: Dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            name = spelling.setdefault(key.lower(), key)
+            if value is None:
+                merged.pop(name, None)
+            else:
+                merged[name] = render(value)
+    return {key: value for key, value in merged.items() if value != ""}
+
+
+def expand(expression: str) -> List[str]:
+    """Expand "gpu[01-03,07],cpu1" to its names, in the order written; SlurmDataError when it is none."""
+    names: List[str] = []
+    for part in re.split(r",(?![^\[]*\])", expression.strip()):
+        part = part.strip()
+        match = _RANGE.match(part)
+        if match is None:
+            if not part or "[" in part or "]" in part:
+                raise SlurmDataError("%r is no node range such as gpu[01-03,07]" % expression)
+            names.append(part)
+            continue
+        for piece in match["ranges"].split(","):
+            first, dash, last = piece.partition("-")
+            if not first or (dash and (not last or int(last) < int(first))):
+                raise SlurmDataError("%r is no node range such as gpu[01-03,07]" % expression)
+            for number in range(int(first), int(last or first) + 1):
+                names.extend(
+                    expand("%s%s%s" % (match["head"], str(number).zfill(len(first)), match["tail"]))
+                )
+    return names
+
+
+def cpus(node: Mapping[str, Any]) -> int:
+    """Return a node's hardware threads."""
+    hardware = node["hardware"]
+    return int(hardware["sockets"]) * int(hardware["cores_per_socket"]) * int(hardware["threads_per_core"])
+
+
+def real_memory(node: Mapping[str, Any], headroom_mib: int, headroom_percent: int) -> int:
+    """Return RealMemory in MiB: what is installed less the larger of the two headrooms.
+
+    A node whose kernel shows less than RealMemory is drained, and the kernel never shows all that is installed.
+    """
+    installed = int(node["hardware"]["memory_mib"])
+    left = installed - max(headroom_mib, installed * headroom_percent // 100)
+    if left <= 0:
+        raise SlurmDataError(
+            "node %s has %d MiB of memory and the headroom leaves none of it: correct memory_mib of its"
+            " hardware, or lower slurm_controller_memory_headroom_mib" % (node["name"], installed)
+        )
+    return left
+
+
+def node_lines(nodes: Iterable[Mapping[str, Any]], headroom_mib: int, headroom_percent: int) -> List[str]:
+    """Return slurm.conf's line of each node, in the order given.
+
+    Addresses are written out, so that Slurm goes on when name service does not.
+    """
+    lines: List[str] = []
+    for node in nodes:
+        hardware = node["hardware"]
+        words = [
+            "NodeName=%s" % node["name"],
+            "NodeAddr=%s" % node["address"],
+            "Sockets=%d" % int(hardware["sockets"]),
+            "CoresPerSocket=%d" % int(hardware["cores_per_socket"]),
+            "ThreadsPerCore=%d" % int(hardware["threads_per_core"]),
+            "RealMemory=%d" % real_memory(node, headroom_mib, headroom_percent),
+        ]
+        gpus = hardware.get("gpus")
+        if gpus:
+            words.append("Gres=gpu:%s:%d" % (gpus["type"], int(gpus["count"])))
+        words += ["%s=%s" % (key, render(value)) for key, value in sorted((node.get("options") or {}).items())]
+        lines.append(" ".join(words + ["State=UNKNOWN"]))
+    return lines
+
+
+def default_memory_per_cpu(
+    nodes: Sequence[Mapping[str, Any]], headroom_mib: int, headroom_percent: int
+) -> int:
+    """Return the MiB a CPU that fit on every node, so that a job without --mem leaves its neighbours theirs."""
+    return min(
+        (real_memory(node, headroom_mib, headroom_percent) // cpus(node) for node in nodes),
+        default=0,
+    )
+
+
+def gres_lines(nodes: Iterable[Mapping[str, Any]], autodetect: str) -> List[str]:
+    """Return gres.conf: AutoDetect, and the device files of every node with GPUs."""
+    lines = ["AutoDetect=%s" % autodetect]
+    for node in nodes:
+        gpus = node["hardware"].get("gpus")
+        if not gpus or autodetect != "off":
+            continue
+        count = int(gpus["count"])
+        devices = "/dev/nvidia0" if count == 1 else "/dev/nvidia[0-%d]" % (count - 1)
+        lines.append("NodeName=%s Name=gpu Type=%s File=%s" % (node["name"], gpus["type"], devices))
+    return lines
+
+
+def has_gpus(nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Say whether any node has GPUs."""
+    return any(node["hardware"].get("gpus") for node in nodes)
+
+
+def partition_nodes(partition: Mapping[str, Any], known: Sequence[str]) -> str:
+    """Return a partition's Nodes=: ALL, or the names that its ranges and patterns (gpu*) stand for."""
+    given = partition.get("nodes", "all")
+    if isinstance(given, str) and given.lower() == "all":
+        return "ALL"
+    names: List[str] = []
+    for expression in [given] if isinstance(given, str) else given:
+        if any(sign in expression for sign in "*?"):
+            found = [name for name in known if fnmatch.fnmatchcase(name, expression)]
+        else:
+            found = expand(expression)
+        if not found:
+            raise SlurmDataError(
+                "partition %s: no node's name matches %r" % (partition["name"], expression)
+            )
+        names += [name for name in found if name not in names]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        raise SlurmDataError(
+            "partition %s names %s, which is no worker of this cluster%s: correct slurm_controller_partitions"
+            % (partition["name"], ", ".join(unknown), ", did you mean %s" % near[0] if near else "")
+        )
+    return ",".join(names)
+
+
+def partition_lines(partitions: Sequence[Mapping[str, Any]], known: Sequence[str]) -> List[str]:
+    """Return slurm.conf's line of each partition; SlurmDataError for what Slurm would trip over."""
+    lines: List[str] = []
+    seen: List[str] = []
+    for partition in partitions:
+        name = partition["name"]
+        if name in seen:
+            raise SlurmDataError("partition %s is declared twice in slurm_controller_partitions" % name)
+        seen.append(name)
+        words = ["PartitionName=%s" % name, "Nodes=%s" % partition_nodes(partition, known)]
+        for word, key in PARTITION_KEYS.items():
+            if partition.get(word) is not None:
+                value = partition[word]
+                words.append("%s=%s" % (key, render(value).upper() if word in ("default", "state") else render(value)))
+        words += ["%s=%s" % (key, render(value)) for key, value in sorted((partition.get("options") or {}).items())]
+        lines.append(" ".join(words))
+    defaults = [partition["name"] for partition in partitions if partition.get("default")]
+    if len(defaults) > 1:
+        raise SlurmDataError("partitions %s are all the default one: only one can be" % ", ".join(defaults))
+    return lines
+
+
+def parse(text: str) -> Dict[str, Any]:
+    """Read a slurm.conf as this module writes it: {settings, nodes, partitions}, values as text.
+
+    Nodes and partitions map a name to its whole line. Comments and continued lines are understood.
+    """
+    settings: Dict[str, str] = {}
+    nodes: Dict[str, str] = {}
+    partitions: Dict[str, str] = {}
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        line = re.sub(r"\s+#.*$|^#.*$", "", line).strip()
+        key, equals, value = line.partition("=")
+        if not equals:
+            continue
+        if key.lower() == "nodename":
+            for name in expand(value.split()[0]):
+                nodes[name] = line
+        elif key.lower() == "partitionname":
+            partitions[value.split()[0]] = line
+        else:
+            settings[key.strip()] = value.strip()
+    return {"settings": settings, "nodes": nodes, "partitions": partitions}
