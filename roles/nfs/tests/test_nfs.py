@@ -1,0 +1,111 @@
+"""What is exported can be read, and written where it may be, from another node; there is one home."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+EXPORT_DEFAULT = ["rw", "sync", "no_subtree_check", "root_squash"]
+
+
+def look_at(home):
+    """A command that tells one directory from another: its number, its last change and what is in it."""
+    return f"stat -c '%i %Y' {home} && ls -A {home}"
+
+
+@pytest.fixture
+def readers(host, hostname, role_hosts, run_on):
+    """Other nodes that have a client in user space, which reads a server without mounting."""
+    others = [run_on(name) for name in role_hosts("nfs") if name != hostname]
+    return [other for other in others if other.exists("nfs-ls")]
+
+
+def served(export):
+    return export.get("options", EXPORT_DEFAULT)
+
+
+def test_the_home_is_one_and_the_same(host, opts, role_hosts, run_on):
+    home = opts["nfs_home_path"]
+    assert host.file(home).is_directory
+    if opts["nfs_home_backend"] == "provided" or opts["nfs_mount_now"]:
+        assert len({run_on(name).check_output(look_at(home)) for name in role_hosts("nfs")}) == 1
+
+
+def test_a_provided_home_is_left_alone(host, opts):
+    if opts["nfs_home_backend"] == "provided":
+        assert not host.file("/etc/systemd/system/home.automount").exists
+        assert not host.file("/etc/exports.d/coldiron.exports").exists
+
+
+def test_the_server_runs_and_starts_at_boot(host, opts):
+    if not opts["nfs_serve"]:
+        return
+    unit = {"kernel": "nfs-server", "ganesha": "nfs-ganesha"}[opts["nfs_implementation"]]
+    assert host.service(unit).is_running
+    assert host.service(unit).is_enabled
+    if opts["nfs_implementation"] == "kernel":
+        assert host.check_output("cat /proc/fs/nfsd/threads") == str(opts["nfs_threads"])
+        live = host.check_output("exportfs -s")
+        for export in opts["nfs_exports"]:
+            assert f"{export['path']} " in live
+
+
+def test_another_node_reads_what_is_exported(host, opts, hostvars, readers, eventually):
+    if not opts["nfs_serve"]:
+        return
+    for export in opts["nfs_exports"]:
+        here = set(host.check_output(f"ls -A {export['path']}").split())
+        for reader in readers:
+            url = shlex.quote(f"nfs://{hostvars['coldiron_address']}{export['path']}?version=4")
+            there = eventually(lambda reader=reader, url=url: reader.run(f"nfs-ls {url}"), seconds=30)
+            assert there.rc == 0, there.stderr
+            assert {line.split()[-1] for line in there.stdout.splitlines()} == here
+
+
+def test_another_node_writes_only_where_it_may(host, opts, hostvars, readers):
+    if not opts["nfs_serve"]:
+        return
+    for export in opts["nfs_exports"]:
+        place = f"{export['path']}/.written-by-a-test"
+        host.check_output(f"rm -rf {place} && install -d -m 0700 -o 65000 -g 65000 {place}")
+        try:
+            for reader in readers:
+                url = f"nfs://{hostvars['coldiron_address']}{export['path']}/.written-by-a-test"
+                as_owner = f"nfs-cp /etc/os-release '{url}/owner?version=4&uid=65000&gid=65000'"
+                as_root = f"nfs-cp /etc/os-release '{url}/root?version=4&uid=0&gid=0'"
+                reader.run(as_owner)
+                assert host.file(f"{place}/owner").exists == ("rw" in served(export)), export
+                reader.run(as_root)
+                let_in = "rw" in served(export) and "no_root_squash" in served(export)
+                assert host.file(f"{place}/root").exists == let_in, export
+                host.check_output(f"rm -f {place}/owner {place}/root")
+        finally:
+            host.run(f"rm -rf {place}")
+
+
+def test_mounts_are_valid_and_start_at_boot(host, opts):
+    for mount in opts["nfs_mounts"]:
+        source = f"{mount['server']}:{mount['export']}"
+        if opts["nfs_mount_with"] == "fstab":
+            assert host.check_output(f"findmnt --fstab -no SOURCE {mount['path']}") == source
+            continue
+        kinds = ["mount", "automount"] if mount.get("automount", True) else ["mount"]
+        escape = f"systemd-escape --path {mount['path']} --suffix"
+        units = [host.check_output(f"{escape}={kind}") for kind in kinds]
+        assert host.run(f"systemd-analyze verify --man=no {' '.join(map(shlex.quote, units))}").rc == 0
+        assert host.service(units[-1]).is_enabled
+        shown = host.check_output(f"systemctl show -p What,Where,Options,Type {shlex.quote(units[0])}")
+        said = dict(line.split("=", 1) for line in shown.splitlines())
+        options = ",".join(mount.get("options", ["hard", "noatime", "nodev", "nosuid"]))
+        assert said == {"What": source, "Where": mount["path"], "Type": "nfs", "Options": options}
+
+
+def test_mounts_are_there(host, opts):
+    if not opts["nfs_mount_now"]:
+        return
+    for mount in opts["nfs_mounts"]:
+        host.check_output(f"ls {mount['path']}")
+        assert host.check_output(f"findmnt -t nfs,nfs4 -no SOURCE {mount['path']}") == (
+            f"{mount['server']}:{mount['export']}"
+        )
