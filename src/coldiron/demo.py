@@ -17,8 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.inventory import load
-from coldiron.inventory.model import Cluster
+from coldiron.inventory import Cluster, load
 
 INVENTORY = Path("inventories/virtual")
 RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)\s+failed=(?P<failed>\d+)")
