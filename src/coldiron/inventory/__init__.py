@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def find(path_or_dir: Path) -> Path:
     Raises ColdironError when there is none, or two.
     """
     where = shown_path(path_or_dir)
-    if path_or_dir.is_dir():
+    # os.path, unlike Path, calls a name that cannot be one simply absent.
+    if os.path.isdir(path_or_dir):
         found = [path_or_dir / name for name in FILE_NAMES if (path_or_dir / name).exists()]
         if len(found) > 1:
             raise ColdironError(f"{where} has a cluster.yml and a cluster.yaml; keep one of them")
@@ -47,7 +49,7 @@ def find(path_or_dir: Path) -> Path:
         raise ColdironError(
             f"{where} has no cluster.yml; begin with a copy of inventories/virtual/cluster.yml"
         )
-    if not path_or_dir.exists():
+    if not os.path.exists(path_or_dir):
         raise ColdironError(f"{where} does not exist; name an inventory, e.g. -i inventories/virtual")
     if path_or_dir.name not in FILE_NAMES:
         raise ColdironError(
@@ -61,7 +63,7 @@ def load(path: Path) -> Cluster:
 
     Raises InventoryError, with all findings, when it cannot be used.
     """
-    file = find(path) if path.is_dir() and path.name not in FILE_NAMES else path
+    file = find(path) if os.path.isdir(path) and path.name not in FILE_NAMES else path
     return build(read(file), file)
 
 

@@ -151,7 +151,7 @@ class _Checks:
     def _networks(self) -> None:
         networks = self.parts.networks
         if networks and ("networks", "cluster") not in self.document.lines:
-            self.find(("networks",), "no network is called `cluster`; every node has its address on that one")
+            self.find(("networks",), "no network is called `cluster`; rename the one that the nodes are on")
         placed: list[tuple[str, IPv4Network]] = []
         for name, network in networks.items():
             path = ("networks", name)
@@ -183,7 +183,7 @@ class _Checks:
                 self.find(path, f"{address} is outside {subnet} of network `{network}`; write one of {hosts}")
             elif address in (subnet.network_address, subnet.broadcast_address):
                 which = "network" if address == subnet.network_address else "broadcast"
-                self.find(path, f"{address} is the {which} address of {subnet}, take another")
+                self.find(path, f"{address} is the {which} address of {subnet}; write another")
             else:
                 continue
             return

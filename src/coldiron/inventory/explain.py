@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
@@ -53,7 +54,7 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
     if path == ("plugin",):
         return f"the file must say who reads it; write `plugin: {PLUGIN}`"
     if kind == "missing":
-        return f"`{key}` is missing here; write {f'e.g. `{key}: {example}`' if example else 'it'}"
+        return f"`{key}` is missing here; write e.g. `{key}: {example}`"
     if kind == "extra_forbidden":
         return f"unknown key `{key}`; {did_you_mean(str(path[-1]), _fields(path[:-1]))}"
     if kind == "literal_error":
@@ -67,7 +68,7 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
         return f"`{key}` is empty; list at least one"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return f"`{key}: {shown(value)}` must be {words} {context[bound]}"
+        return f"`{key}: {shown(value)}` must be {words} {context[bound]:g}"
     if value is None:
         return f"`{key}` has no value; write {_WANTED.get(kind, 'one')}, or remove the line"
     if kind in ("int_type", "float_type") and isinstance(value, str) and value.strip("0123456789.") == "":
@@ -149,4 +150,6 @@ def _example(path: KeyPath) -> str:
     if field is None or not field.examples:
         return ""
     example = field.examples[0]
-    return f"[{', '.join(example)}]" if isinstance(example, list) else str(example)
+    if isinstance(example, (list, dict)):
+        return yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=1000).strip()
+    return str(example)

@@ -257,10 +257,17 @@ class ClusterFile(PluginOptions):
     domain: Annotated[Text, AfterValidator(_domain)] = Field(
         description="DNS domain of the nodes.", examples=["hopper.internal"]
     )
-    networks: dict[str, Network] = Field(description="Networks by name; `cluster` is one of them.")
+    networks: dict[str, Network] = Field(
+        description="Networks by name; `cluster` is one of them.",
+        examples=[{"cluster": {"subnet": "10.77.0.0/24"}}],
+    )
     features: Features = Field(default_factory=Features, description="What the cluster has.")
     defaults: Defaults = Field(default_factory=Defaults, description="What every node group has.")
-    nodes: list[NodeGroup] = Field(min_length=1, description="The nodes.")
+    nodes: list[NodeGroup] = Field(
+        min_length=1,
+        description="The nodes.",
+        examples=[[{"name": "head01", "kind": "head", "address": "10.77.0.1"}]],
+    )
 
 
 __all__ = [

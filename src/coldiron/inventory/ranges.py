@@ -57,7 +57,7 @@ def _range_size(piece: str, whole: str) -> int:
         raise RangeError(f"`[{piece}]` in `{whole}` is no range of numbers; write e.g. [01-12]")
     first, last, step = match.group(1), match.group(2) or match.group(1), int(match.group(3) or 1)
     if step < 1:
-        raise RangeError(f"the step of `[{piece}]` must be 1 or more")
+        raise RangeError(f"the step of `[{piece}]` must be at least 1; write it, or none")
     if int(last) < int(first):
         raise RangeError(f"`[{piece}]` counts down; write [{last}-{first}]")
     if len(first) != len(last) and (first.startswith("0") or last.startswith("0")):
@@ -88,7 +88,8 @@ def expand_names(text: str) -> Names:
     if len(_BRACKETS.findall(text)) == 1 and "," not in _BRACKETS.sub("", text):
         before, after = _BRACKETS.split(text)[0], _BRACKETS.split(text)[2]
         numbers = [int(name[len(before) : len(name) - len(after)]) for name in names]
-        offsets = tuple(number - min(numbers) for number in numbers)
+        first = min(numbers)
+        offsets = tuple(number - first for number in numbers)
     return Names(names, offsets)
 
 
@@ -102,7 +103,7 @@ def expand_addresses(text: str, nodes: Names) -> tuple[IPv4Address, ...]:
         try:
             return tuple(first + offset for offset in nodes.offsets)
         except AddressValueError:
-            raise RangeError(f"{text} and the {max(nodes.offsets)} addresses after it leave IPv4") from None
+            raise RangeError(f"{text} and those after it leave IPv4; write a lower one") from None
     if not re.fullmatch(r"[0-9.,\[\]/-]+", text):
         raise RangeError(f"`{text}` is no range of addresses; write e.g. 10.77.0.[31-33]")
     addresses = tuple(sorted(_address(one) for one in expand(text)))

@@ -379,13 +379,13 @@ class _Reader:
             return text
         if _DECIMAL.fullmatch(text):
             if len(text) > 18:
-                self.complain(node.line, f"the number {shown(text)} is too large", path)
+                self.complain(node.line, f"the number {shown(text)} is too large; write a smaller one", path)
                 return text
             return int(text)
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
-                self.complain(node.line, f"the number {shown(text)} is too large", path)
+                self.complain(node.line, f"the number {shown(text)} is too large; write a smaller one", path)
                 return text
             return number
         if odd := _ODD_INTEGER.fullmatch(text) or _ODD_FLOAT.fullmatch(text):

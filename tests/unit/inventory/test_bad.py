@@ -1,4 +1,4 @@
-"""Every file in bad/ is wrong in the way its header says, on the line its header says, and in no other way."""
+"""Every file in bad/ is wrong as its header says, on the line that it says, and in no other way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory import InventoryError, load
 
