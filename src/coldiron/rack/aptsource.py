@@ -64,7 +64,7 @@ def codename_of(distribution: str) -> str:
 
 
 def through_cache(uri: str) -> str:
-    """The address by which the package cache fetches ``uri``: it speaks TLS to the archive by this spelling."""
+    """The address by which the package cache fetches ``uri``: spelt so, it speaks TLS to the archive."""
     return re.sub(r"^https://", "http://HTTPS///", uri).rstrip("/")
 
 
@@ -118,7 +118,7 @@ def from_entries(entries: Iterable[Entry], where: str) -> AptSource:
     """The Debian archive among the machine's sources. Raises ColdironError where there is none."""
     parts: dict[str, tuple[str, tuple[str, ...]]] = {}
     keyring = KEYRING
-    # Another project's archive may also have a suite `bookworm` with a component `main`: Debian's own key goes first.
+    # Another project's archive may have a suite `bookworm` with `main` as well: Debian's key goes first.
     for entry in sorted(
         entries, key=lambda entry: bool(entry.keyring) and "debian-archive" not in str(entry.keyring)
     ):
@@ -133,8 +133,8 @@ def from_entries(entries: Iterable[Entry], where: str) -> AptSource:
                 keyring = entry.keyring or keyring
     if "" not in parts:
         raise ColdironError(
-            f"{where}: no Debian archive (http or https, component main) is written here, so the rack has no mirror "
-            "to take its nodes' packages from; add your mirror's line",
+            f"{where}: no Debian archive (http or https, component main) stands here, so the rack has no "
+            "mirror for its nodes' packages; add your mirror's line",
             ExitCode.ENVIRONMENT,
         )
     ordered = sorted(parts.items(), key=lambda item: ("", "-updates", "-security").index(item[0]))
@@ -142,7 +142,7 @@ def from_entries(entries: Iterable[Entry], where: str) -> AptSource:
 
 
 def resolve_mirror_lists(entry: Entry) -> Entry:
-    """``entry`` with ``mirror+file:`` addresses, as cloud images have them, replaced by what the file names."""
+    """``entry`` with ``mirror+file:`` addresses, as cloud images have them, replaced by the file's."""
     uris: list[str] = []
     for uri in entry.uris:
         match = re.fullmatch(r"mirror(?:\+|://)file:/*(/.+)", uri)
@@ -163,7 +163,7 @@ def parse_options(dump: str) -> tuple[str | None, dict[str, str]]:
 
 
 def read_host(apt: Path, dump: str) -> AptSource:
-    """This machine's archive, from its ``/etc/apt`` and ``apt-config dump``. Raises ColdironError without one."""
+    """This machine's archive, from ``/etc/apt`` and ``apt-config dump``. Raises ColdironError without one."""
     entries = []
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if path.suffix not in {".list", ".sources"} or not path.is_file():

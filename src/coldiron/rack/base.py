@@ -107,9 +107,7 @@ class Bakery:
         bases = self.machine.bases
         bases.mkdir(parents=True, exist_ok=True)
         refuse_little_room(bases, _ROOM_MIB, f"a base image of {wanted.distribution}")
-        say(
-            f"baking the base image of {wanted.distribution}, once (half a minute and some 100 MB of packages)"
-        )
+        say(f"baking the base image of {wanted.distribution}, once: half a minute, some 100 MB of packages")
         work = bases / f".baking.{rack}.{wanted.name}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
@@ -193,7 +191,7 @@ def why(log: str) -> str:
     )
     if any(sign in log for sign in signs):
         first = next((line for line in telling if any(sign in line for sign in signs)), "")
-        return f"the mirror does not answer ({first or 'no connection'}); is this machine online? apt-get update tells"
+        return f"the mirror does not answer ({first or 'no connection'}); is there a network?"
     return text
 
 
@@ -204,6 +202,6 @@ def refuse_little_room(path: Path, needed_mib: int, what: str) -> None:
     free = shutil.disk_usage(path).free // (1024 * 1024)
     if free < needed_mib:
         raise ColdironError(
-            f"{path}: {free} MiB are free, {what} needs {needed_mib}; free some, then run the same command again",
+            f"{path}: {free} MiB are free, {what} needs {needed_mib}; free some, then type the same again",
             ExitCode.ENVIRONMENT,
         )

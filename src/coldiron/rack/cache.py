@@ -1,6 +1,6 @@
 """The package cache: apt-cacher-ng with a configuration of our own, one a machine, and a door to it a rack.
 
-The cache listens on the loopback only. Each rack's bridge carries a forwarder to it, so nothing outside a rack
+The cache listens on the loopback only. Each rack's bridge carries a forwarder to it: nothing outside a rack
 can use the cache, racks come and go without restarting it, and a package crosses the network once for all.
 """
 
@@ -23,7 +23,7 @@ _START_SECONDS = 15.0
 
 
 def configuration(store: Path, port: int, proxy: str | None) -> str:
-    """apt-cacher-ng's configuration: no remapping of archives, which answers 503 where a mirror is not in its list."""
+    """apt-cacher-ng's configuration. It remaps no archive: the packaged one does and answers 503 for some."""
     lines = [
         f"CacheDir: {store / 'store'}",
         f"LogDir: {store / 'log'}",
@@ -33,6 +33,8 @@ def configuration(store: Path, port: int, proxy: str | None) -> str:
         "ForeGround: 1",
         "VerboseLog: 0",
         "ReportPage:",
+        # Archives on any port, and over TLS: who can reach the cache at all is the racks' business.
+        "AllowUserPorts: 0",
         "PassThroughPattern: .*",
         # Packages that an archive no longer lists leave the store after this many days.
         "ExThreshold: 30",

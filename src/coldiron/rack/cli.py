@@ -18,21 +18,25 @@ from typer.core import TyperCommand
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.ranges import RangeError, expand
 from coldiron.rack import requirements as needed
+from coldiron.rack.build import Builder, Wishes
 from coldiron.rack.host import Host
 from coldiron.rack.layout import Layout, Machine
-from coldiron.rack.rack import Rack, elapsed
+from coldiron.rack.preserve import forget, take
+from coldiron.rack.preserve import reset as reset_nodes
+from coldiron.rack.rack import Rack
 from coldiron.rack.remote import log_in, run_everywhere
 from coldiron.rack.report import Report
 from coldiron.rack.snapshot import find as find_snapshot
 from coldiron.rack.snapshot import listing
 from coldiron.rack.spec import from_cluster, inventory_directory
 from coldiron.rack.state import RackState, Registry
+from coldiron.rack.teardown import down as take_down
 
 _COMMAND = "coldiron.rack.command"
 
 
 class _WithCommand(TyperCommand):
-    """A verb whose words after ``--`` are a command for nodes, untouched by this command line's own options."""
+    """A verb whose words after ``--`` are a command for nodes: they are nobody's options here."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -82,6 +86,11 @@ def _rack(inventory: Path, as_json: bool = False) -> Rack:
     return Rack(layout, report=Report(Console(file=sys.stderr if as_json else sys.stdout)))
 
 
+def _elapsed(since: float) -> float:
+    """Seconds since ``time.monotonic()`` said ``since``, to a tenth."""
+    return round(time.monotonic() - since, 1)
+
+
 def _registered(registry: Path) -> dict[str, str]:
     return Registry.load(registry).racks
 
@@ -116,12 +125,12 @@ def up(
             if not or_bare:
                 raise
     with rack.report:
-        state = rack.up(spec, _names(nodes), prune=prune, rebuild_base=rebuild_base, image=image)
+        state = Builder(rack, spec, Wishes(_names(nodes), prune, rebuild_base, image)).up()
     if as_json:
-        _print({"rack": state.name, "up": True, "seconds": elapsed(since), "nodes": list(state.nodes)})
+        _print({"rack": state.name, "up": True, "seconds": _elapsed(since), "nodes": list(state.nodes)})
     else:
         rack.report.say(
-            f"rack {state.name}: {len(state.nodes)} nodes up, simulated on this machine ({elapsed(since)} s)"
+            f"rack {state.name}: {len(state.nodes)} nodes up, simulated on this machine ({_elapsed(since)} s)"
         )
 
 
@@ -149,14 +158,14 @@ def down(
     else:
         rack = _rack(inventory, as_json)
     with rack.report:
-        was_there = rack.down(_names(nodes))
+        was_there = take_down(rack, _names(nodes))
         if purge:
             rack.keeper.purge()
     if as_json:
-        _print({"rack": rack.layout.name, "was_up": was_there, "seconds": elapsed(since)})
+        _print({"rack": rack.layout.name, "was_up": was_there, "seconds": _elapsed(since)})
     elif was_there:
         what = ", ".join(_names(nodes)) or f"rack {rack.layout.name}"
-        rack.report.say(f"{what}: taken away ({elapsed(since)} s)")
+        rack.report.say(f"{what}: taken away ({_elapsed(since)} s)")
     else:
         rack.report.say(f"rack {rack.layout.name}: was not up")
 
@@ -175,12 +184,12 @@ def reset(
     rack = _rack(inventory, as_json)
     names = _names(nodes)
     with rack.report:
-        state = rack.reset(names, to)
+        state = reset_nodes(rack, names, to)
     chosen = names or list(state.nodes)
     if as_json:
-        _print({"rack": state.name, "to": to or None, "seconds": elapsed(since), "nodes": chosen})
+        _print({"rack": state.name, "to": to or None, "seconds": _elapsed(since), "nodes": chosen})
     else:
-        rack.report.say(f"{len(chosen)} nodes reset to {to or 'their base image'} ({elapsed(since)} s)")
+        rack.report.say(f"{len(chosen)} nodes reset to {to or 'their base image'} ({_elapsed(since)} s)")
 
 
 @app.command()
@@ -205,22 +214,22 @@ def snapshot(
         return
     with rack.report:
         if remove:
-            rack.forget(name)
+            forget(rack, name)
             rack.report.say(f"snapshot {name}: removed")
             return
-        taken = rack.snapshot(name, _names(nodes), keep=keep, replace=replace)
+        taken = take(rack, name, _names(nodes), keep=keep, replace=replace)
     if as_json:
         _print(
             {
                 "rack": taken.rack,
                 "snapshot": name,
                 "kept": keep,
-                "seconds": elapsed(since),
+                "seconds": _elapsed(since),
                 "nodes": list(taken.nodes),
             }
         )
     else:
-        rack.report.say(f"snapshot {name} of {len(taken.nodes)} nodes taken ({elapsed(since)} s)")
+        rack.report.say(f"snapshot {name} of {len(taken.nodes)} nodes taken ({_elapsed(since)} s)")
 
 
 def _list_snapshots(rack: Rack, as_json: bool) -> None:

@@ -17,14 +17,14 @@ def _state(inventory_dir: Path) -> dict[str, Any] | None:
 
 
 def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
-    """ssh's options for a rack's nodes: its known hosts, its control sockets and nobody's own configuration."""
+    """ssh's options for a rack's nodes: its known hosts and control sockets, nobody's own configuration."""
     return [
         "-F", "/dev/null",
         "-o", "IdentitiesOnly=yes",
         "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}"',
         "-o", "GlobalKnownHostsFile=/dev/null",
         "-o", "StrictHostKeyChecking=yes",
-        # Short and by address: a socket's path may have 108 bytes, and the rack closes a node's when it stops.
+        # Short, for a socket's path may have 108 bytes; by address, for the rack closes it when a node stops.
         "-o", f"ControlPath={sockets}/%h-%p-%r",
         "-o", "ConnectTimeout=10",
         "-o", "ServerAliveInterval=10",

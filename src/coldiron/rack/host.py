@@ -59,14 +59,13 @@ class Host:
         what: str = "",
         timeout_seconds: float = 120.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end and return it with its output. Raises CommandError if ``check`` and it failed."""
+        """Run a command to its end, return it with its output. Raises CommandError if it fails and ``check``."""
         label = what or " ".join(argv[:3])
         try:
             done = subprocess.run(
                 argv,
                 input=stdin if stdin is not None else "",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
                 errors="replace",
                 timeout=timeout_seconds,
@@ -108,7 +107,7 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self, path: Path, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold ``path`` locked. Waits for another holder, for ten minutes at most. Raises ColdironError then."""
+        """Hold ``path`` locked. Waits ten minutes at most for its holder, then raises ColdironError."""
         deadline = time.monotonic() + _LOCK_WAIT_SECONDS
         path.parent.mkdir(parents=True, exist_ok=True)
         told = False
@@ -123,8 +122,8 @@ class Host:
                     told = True
                 if time.monotonic() > deadline:
                     raise ColdironError(
-                        f"{path}: another coldiron command has held this lock for {_LOCK_WAIT_SECONDS:.0f} s; "
-                        "let it end, then try again",
+                        f"{path}: another coldiron command has held this lock {_LOCK_WAIT_SECONDS:.0f} s; "
+                        "let it end, then type the same again",
                         ExitCode.REFUSED,
                     ) from None
                 time.sleep(0.1)

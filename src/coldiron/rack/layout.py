@@ -133,6 +133,11 @@ class Layout:
         """The host's end of a node's cable."""
         return f"civ{_digest(f'{self.name}/{node}', 10)}"
 
+    def mac(self, node: str) -> str:
+        """The node's hardware address: the same after every reset, or its neighbours would send to the old one."""
+        digest = _digest(f"mac {self.name}/{node}", 10)
+        return ":".join(["02", *(digest[index : index + 2] for index in range(0, 10, 2))])
+
     @property
     def netns_prefix(self) -> str:
         # A dot stands in no rack's and no node's name, so racks `a` and `a-b` cannot be mixed up.

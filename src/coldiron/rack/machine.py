@@ -51,8 +51,8 @@ class MachineKeeper:
         if owner is not None and Path(owner) != layout.inventory:
             how = f"-i {owner}" if Path(owner).is_dir() else f"--name {layout.name}"
             raise ColdironError(
-                f"{layout.inventory}/cluster.yml: a rack called {layout.name} is up already, made from {owner}; write "
-                f"another name, or take that one away with `coldiron rack down {how}`",
+                f"{layout.inventory}/cluster.yml: a rack called {layout.name} is up, made from {owner}; "
+                f"write another name, or take that one away: coldiron rack down {how}",
                 ExitCode.REFUSED,
             )
 
@@ -93,7 +93,8 @@ class MachineKeeper:
                     if path.read_text().strip() != value:
                         path.write_text(value)
             if registry.netns_mount and not any(self.machine.netns.glob("*")):
-                self.host.run(["umount", str(self.machine.netns)], check=False)
+                for _ in mount_points(self._mountinfo(), self.machine.netns):
+                    self.host.run(["umount", str(self.machine.netns)], check=False)
                 with contextlib.suppress(OSError):
                     self.machine.netns.rmdir()
             Cgroup(self.cgroup_root, "coldiron").remove()
@@ -109,10 +110,10 @@ class MachineKeeper:
             self.machine.run.rmdir()
 
     def purge(self) -> None:
-        """Remove base images, kept snapshots and the package cache. Raises ColdironError while racks are up."""
+        """Remove base images, kept snapshots and cached packages. Raises ColdironError while racks are up."""
         if racks := self.registry().racks:
             raise ColdironError(
-                f"{self.machine.cache}: the racks {', '.join(sorted(racks))} stand on it; take them down first",
+                f"{self.machine.cache}: racks stand on it; take them down first: {', '.join(sorted(racks))}",
                 ExitCode.REFUSED,
             )
         shutil.rmtree(self.machine.cache, ignore_errors=True)
@@ -131,6 +132,6 @@ def refuse_not_root() -> None:
     """Raise ColdironError for an ordinary user."""
     if os.geteuid() != 0:
         raise ColdironError(
-            "the virtual rack makes containers and a bridge, which only root may; type the same with sudo in front",
+            "the virtual rack makes containers and a bridge, which only root may; type the same behind sudo",
             ExitCode.ENVIRONMENT,
         )

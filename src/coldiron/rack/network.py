@@ -64,12 +64,22 @@ def bridge_commands(bridge: str, alias: str, address: IPv4Interface, mtu: int) -
     )
 
 
-def cable_commands(bridge: str, netns: str, veth: str, mtu: int) -> str:
+@dataclass(frozen=True)
+class Cable:
+    """A node's way into the bridge: its namespace, the host's end, and its own end's addresses."""
+
+    netns: str
+    veth: str
+    mac: str
+    address: IPv4Interface
+
+
+def cable_commands(bridge: str, cable: Cable, mtu: int) -> str:
     """``ip -batch`` input for the host's side of a node: its namespace and its cable into the bridge."""
     return (
-        f"netns add {netns}\n"
-        f"link add name {veth} mtu {mtu} master {bridge} up type veth "
-        f"peer name {NODE_INTERFACE} mtu {mtu} netns {netns}\n"
+        f"netns add {cable.netns}\n"
+        f"link add name {cable.veth} mtu {mtu} master {bridge} up type veth "
+        f"peer name {NODE_INTERFACE} address {cable.mac} mtu {mtu} netns {cable.netns}\n"
     )
 
 
@@ -101,8 +111,8 @@ class Network:
         text = self.host.run(["ip", "-4", "-json", "route", "show", "table", "all"]).stdout
         if taken := overlap(subnet, parse_routes(text), own):
             raise ColdironError(
-                f"{where}: subnet {subnet} of networks.cluster meets {taken.network}, which this machine reaches "
-                f"through {taken.interface}; write another subnet",
+                f"{where}: subnet {subnet} of networks.cluster meets {taken.network}, which this machine has "
+                f"on {taken.interface}; write another subnet",
                 ExitCode.REFUSED,
             )
 
@@ -110,14 +120,12 @@ class Network:
         commands = bridge_commands(bridge, alias, address, mtu)
         self.host.run(["ip", "-batch", "-"], stdin=commands, what=f"bridge {bridge}")
 
-    def connect(self, bridge: str, netns: str, veth: str, address: IPv4Interface, mtu: int) -> None:
+    def connect(self, bridge: str, cable: Cable, mtu: int) -> None:
         """Give a node its namespace, its cable and its address."""
-        self.host.run(
-            ["ip", "-batch", "-"], stdin=cable_commands(bridge, netns, veth, mtu), what=f"cable {veth}"
-        )
-        self.host.run(
-            ["ip", "-n", netns, "-batch", "-"], stdin=node_commands(address), what=f"address {address}"
-        )
+        commands = cable_commands(bridge, cable, mtu)
+        self.host.run(["ip", "-batch", "-"], stdin=commands, what=f"cable {cable.veth}")
+        inside = ["ip", "-n", cable.netns, "-batch", "-"]
+        self.host.run(inside, stdin=node_commands(cable.address), what=f"address {cable.address}")
 
     def remove_link(self, name: str) -> None:
         """Remove an interface if it is there."""

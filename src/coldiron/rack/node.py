@@ -19,7 +19,7 @@ from coldiron.rack.cgroup import Cgroup
 from coldiron.rack.host import Host, mount_points, wait_until
 from coldiron.rack.layers import ENGINE_DIRECTORIES, freeze, restore_engines
 from coldiron.rack.layout import Layout
-from coldiron.rack.network import Network
+from coldiron.rack.network import Cable, Network
 from coldiron.rack.state import NodeState, RackState
 
 _OPTIONAL_DEVICES = ("/dev/fuse", "/dev/net/tun")
@@ -104,7 +104,7 @@ def seeds(layout: Layout, rack: RackState, node: NodeState) -> list[Seed]:
 
 
 def plant(root: Path, seed: Seed) -> None:
-    """Write a seed below ``root`` unless it is there already; a link in its place is replaced, not followed."""
+    """Write a seed below ``root`` unless it is there; a link in its place is replaced, not followed."""
     path = root / seed.path
     with contextlib.suppress(OSError):
         if (
@@ -170,13 +170,14 @@ class NodeKeeper:
         # The root's own mode shows through from the uppermost layer.
         (own / "upper").chmod(0o755)
         self.make_devices(node)
-        self.network.connect(
-            self.rack.bridge,
-            self.layout.netns(node.name),
-            self.layout.veth(node.name),
-            IPv4Interface(f"{node.address}/{self.rack.subnet.split('/')[1]}"),
-            self.rack.mtu,
+        prefix = self.rack.subnet.split("/")[1]
+        cable = Cable(
+            netns=self.layout.netns(node.name),
+            veth=self.layout.veth(node.name),
+            mac=self.layout.mac(node.name),
+            address=IPv4Interface(f"{node.address}/{prefix}"),
         )
+        self.network.connect(self.rack.bridge, cable, self.rack.mtu)
         # An overlay that was not unmounted leaves this mark, and would refuse to be mounted again.
         shutil.rmtree(own / "work" / "work" / "incompat", ignore_errors=True)
         options = overlay_options(node, own)
@@ -244,7 +245,7 @@ class NodeKeeper:
             (self.layout.machine.nspawn / "propagate" / self.layout.machine_name(node)).rmdir()
 
     def remove_lock(self, root: Path) -> None:
-        """Remove the lock that a killed systemd-nspawn leaves, called by device and inode of the node's root."""
+        """Remove the lock that a killed systemd-nspawn leaves: called by its root's device and inode."""
         with contextlib.suppress(OSError):
             found = root.stat()
             (self.layout.machine.nspawn / "locks" / f"inode-{found.st_dev}:{found.st_ino}").unlink()
@@ -252,8 +253,8 @@ class NodeKeeper:
     def unmount(self, below: Path) -> None:
         """Unmount everything at or below a directory. Raises ColdironError where something holds on."""
         for point in self.mounts(below):
-            # A process outside the rack may stand in there: then it is taken out of sight at once, and for good
-            # when that process leaves.
+            # A process outside the rack may stand in there: then it goes out of sight now, and for good when
+            # that process leaves.
             if self.host.run(["umount", str(point)], check=False).returncode != 0:
                 self.host.run(["umount", "--lazy", str(point)], check=False)
         if left := self.mounts(below):
@@ -274,7 +275,7 @@ class NodeKeeper:
                 control.unlink(missing_ok=True)
 
     def discard(self, node: str) -> None:
-        """Throw away what a stopped node has written; the removal itself is left to a process of the rack's."""
+        """Throw away what a stopped node has written: out of the way now, removed by ``empty_trash``."""
         own = self.layout.node(node)
         trash = self.layout.trash / f"{node}.{time.time_ns()}"
         trash.mkdir(parents=True)

@@ -16,14 +16,14 @@ _AT_ONCE = 32
 
 
 def ssh_command(state: RackState, node: NodeState, command: Sequence[str] = ()) -> list[str]:
-    """The ssh command that reaches ``node``. As with ssh, the words of ``command`` make one line for its shell."""
+    """The ssh command that reaches ``node``. As ssh has it, the words of ``command`` make one shell line."""
     inventory = Path(state.inventory)
     key = str(inventory / ".rack" / "id_ed25519")
     return ["ssh", *ssh_options(inventory, state.sockets), "-i", key, f"root@{node.address}", *command]
 
 
 def as_line(command: Sequence[str]) -> list[str]:
-    """``command`` for ssh such that several words reach the node as they are; a single one is a shell line."""
+    """``command`` for ssh such that several words reach the node as they are; one alone is a shell line."""
     return list(command) if len(command) == 1 else [shlex.join(command)]
 
 
@@ -36,7 +36,7 @@ def log_in(state: RackState, node: NodeState, command: Sequence[str]) -> None:
 def run_everywhere(
     state: RackState, nodes: Sequence[NodeState], command: Sequence[str], show: Callable[[str, str], None]
 ) -> dict[str, int]:
-    """Run a command on nodes side by side. ``show`` gets each node's lines as they come. Returns exit codes."""
+    """Run a command on nodes side by side, return exit codes. ``show`` gets each node's lines at once."""
 
     def run(node: NodeState) -> int:
         with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the rack tells while it works: live on a terminal, plain lines elsewhere, nothing but JSON if asked."""
+"""What the rack tells while it works: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -45,6 +45,6 @@ def refuse_missing(host: Host) -> None:
     """Raise ColdironError, with the line to type, where a package is missing."""
     if packages := missing(host):
         raise ColdironError(
-            f"the virtual rack needs Debian packages that are not here; type: apt-get install {' '.join(packages)}",
+            f"the virtual rack needs packages that are not here; type: apt-get install {' '.join(packages)}",
             ExitCode.ENVIRONMENT,
         )

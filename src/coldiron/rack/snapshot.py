@@ -1,6 +1,6 @@
 """Snapshots: what nodes had written, frozen as layers that later roots are stacked on.
 
-Nothing is copied for a node's root: its upper layer is renamed, becomes read-only and a new one is put on top.
+Nothing is copied for a node's root: its upper layer is renamed, becomes read-only and gets a new one on top.
 Layers lie in one store for the whole machine and live as long as a rack, a rack's snapshot or a kept snapshot
 names them. A snapshot names a layer before the layer exists, never the other way round, so whoever lists the
 store first and reads the names afterwards never throws away a layer in use.

@@ -77,7 +77,7 @@ def bridge_address(subnet: IPv4Network, gateway: str | None, taken: set[str]) ->
 
 
 def from_cluster(path: Path) -> RackSpec:
-    """The rack of the cluster.yml at ``path``, or in that directory. Raises InventoryError for a broken one."""
+    """The rack of the cluster.yml at ``path``, a file or its directory. Raises InventoryError."""
     file = find(inventory_directory(path))
     cluster = load(file)
     network = cluster.networks["cluster"]

@@ -30,7 +30,7 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The mapping in a file of ours, None where there is none. Raises ColdironError if it was tampered with."""
+    """The mapping in a file of ours, None where there is none. Raises ColdironError if it cannot be ours."""
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         loaded = None
     if not isinstance(loaded, dict) or loaded.get("version") != VERSION:
         raise ColdironError(
-            f"{path}: not written by this version of coldiron; remove the rack with the version that made it, "
+            f"{path}: not of this version of coldiron; take the rack down with the version that made it, "
             "or delete the file and run `coldiron rack down`",
             ExitCode.REFUSED,
         )
@@ -50,8 +50,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 class NodeState:
     """One node as it was made. ``layers`` are the frozen layers over ``base``, the topmost first.
 
-    ``snapshot`` is the directory of the snapshot that it started from. ``renew``: what it has written since is
-    to be thrown away before it boots.
+    ``snapshot`` is the directory of the snapshot that it stands on. ``renew``: what it has written since
+    is to be thrown away before it boots.
     """
 
     name: str
@@ -104,7 +104,7 @@ class RackState:
 
 @dataclass
 class Registry:
-    """The machine's racks by name with their inventory directories, and what is to be put back after the last.
+    """The machine's racks by name with their inventories, and what is to be put back after the last.
 
     ``sysctl``: values before the first rack. ``netns_mount``: whether /run/netns became a mount point for us.
     ``cache_port``: the package cache's port on the loopback.
