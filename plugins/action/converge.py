@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import difflib
 import hashlib
 import json
@@ -56,6 +57,16 @@ def kind_of(value: Any) -> str:
 def did_you_mean(word: Any, words: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(word), list(words), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def line_of(error: BaseException, template: str) -> str:
+    """:N, by the syntax error's own line or the first that has the name in question; Ansible does not tell."""
+    number = getattr(error.__cause__, "lineno", None)
+    names = re.findall(r"'([^']+)'", str(error))
+    lines = enumerate(template.splitlines(), 1) if names and not number else ()
+    found = (at for at, words in lines if re.search(rf"\b{re.escape(names[-1])}\b", words))
+    number = number or next(found, None)
+    return f":{number}" if number else ""
 
 
 def text(value: Any) -> str:
@@ -298,23 +309,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return entries
 
     def _content(self, item: Item, task_vars: Item, templars: dict[str, Templar]) -> bytes:
-        src = item["src"]
+        src, source = item["src"], ""
         if src is None:
             return str(item["content"]).encode(errors="surrogateescape")
-        try:
-            try:
-                source = self._find_needle("templates", src)
-            except AnsibleError:
-                source = self._find_needle("files", src)
-            if src.endswith(".j2"):
-                return self._render(item, source, task_vars, templars).encode(errors="surrogateescape")
-            real = self._loader.get_real_file(source)  # decrypts what ansible-vault has encrypted
-            with open(real, "rb") as stream:
-                content = stream.read()
-            self._loader.cleanup_tmp_file(real)
-            return content
-        except (AnsibleError, OSError) as error:
-            raise self._mistake(f"{item['label']}: src: {error}") from error
+        for folder in ("templates",) if src.endswith(".j2") else ("templates", "files"):
+            with contextlib.suppress(AnsibleError):
+                source = source or self._find_needle(folder, src)
+        if not os.path.isfile(source):
+            raise self._mistake(f"{item['label']}: src: {src} is not among the templates (or files) of the role")
+        if src.endswith(".j2"):
+            return self._render(item, source, task_vars, templars).encode(errors="surrogateescape")
+        real = self._loader.get_real_file(source)  # decrypts what ansible-vault has encrypted
+        with open(real, "rb") as stream:
+            content = stream.read()
+        self._loader.cleanup_tmp_file(real)
+        return content
 
     def _render(self, item: Item, source: str, task_vars: Item, templars: dict[str, Templar]) -> str:
         """As ansible.builtin.template renders: its search path, trust, newline rules and variables."""
@@ -329,5 +338,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             templars[here] = self._templar.copy_with_new_env(searchpath=search, available_variables=variables)
         templars[here].available_variables = variables
         template = trust_as_template(self._loader.get_text_file_contents(source))
-        rendered = templars[here].template(template, escape_backslashes=False, overrides=OVERRIDES)
+        try:
+            rendered = templars[here].template(template, escape_backslashes=False, overrides=OVERRIDES)
+        except AnsibleError as error:
+            raise self._mistake(f"{item['label']}: {source}{line_of(error, template)}: {error}") from error
         return "" if rendered is None else str(rendered)

@@ -48,7 +48,7 @@ STALE_LISTS = re.compile(
     r"Unable to locate package|has no installation candidate|Version '.*' for '.*' was not found|404 +Not Found"
     r"|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
 )
-TELLING = r"E: (?!Sub-process)|dpkg: error|[Ee]rror:| Problem|No match for|.*No space left|.*Read-only file system"
+TELLING = r"(?i)(?!E: Sub-process|Errors were).*(^E: |error|fatal|invalid|could not|cannot|no match|no space left|read-only)"
 # A mount namespace in which a validator finds the staged files in their final places, over the live ones.
 SHOW_STAGED = "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
 SHOW_STAGED += ' shift 2; n=$((n - 1)); done; exec "$@"'
@@ -420,7 +420,11 @@ class Converge:
         if not groups and not users:
             return
         rows = [self.rows(name, again=True) for name in ("passwd", "group", "shadow")]
-        for name, argv, data in plan_accounts(rows[0], rows[1], rows[2], groups, users):
+        steps = plan_accounts(rows[0], rows[1], rows[2], groups, users)
+        for name in (want["name"] for want in users if want["create_home"] and want["state"] == "present"):
+            if name in rows[0] and not os.path.isdir(self.at(rows[0][name][5])):
+                steps.append((name, ["mkhomedir_helper", name, "0077"], ""))
+        for name, argv, data in steps:
             if not self.check:
                 self.must(f"account {name}", argv, data)
             self.users += [] if name in self.users else [name]
@@ -513,7 +517,8 @@ class Converge:
     def refuse_foreign_links(self, entry: Mapping) -> None:
         """A link that a user made in a directory of his own must not lead root elsewhere."""
         walked = self.at("/")
-        for part in os.path.dirname(entry["path"]).split("/")[1:]:
+        followed = entry["path"] if entry.get("kind") == "directory" else os.path.dirname(entry["path"])
+        for part in followed.split("/")[1:]:
             holder, walked = walked, os.path.join(walked, part)
             if os.path.islink(walked) and os.stat(holder).st_uid != 0:
                 raise Refusal(f"{entry['label']}: {walked} is a link made by another user than root: not followed")
@@ -605,11 +610,11 @@ class Converge:
         inside = ["unshare", "--mount", "sh", "-c", SHOW_STAGED, "sh"]
         together = False
         if checks and not self.root and not self.offline:
+            for path in gone:  # what goes away is seen as empty
+                if not os.path.isdir(path):
+                    entry = {"kind": "file", "content": "", "owner": "root", "group": "root", "mode": 0o644}
+                    self.build(entry, self.staged(path, make=True), path)
             layers = [(stage, place, top) for place, stage in self.stages.items() for top in os.listdir(stage)]
-            for path in gone:  # a whiteout hides what goes away
-                for place, stage in self.stages.items():
-                    if path.startswith(place) and os.path.isdir(os.path.dirname(stage + path[len(place) :])):
-                        os.mknod(stage + path[len(place) :], stat.S_IFCHR, 0)
             inside += [str(len(layers)), *(part for s, p, top in layers for part in (f"{s}/{top}", f"{p}/{top}"))]
             together = self.run([*inside, "true"]).rc == 0
         for entry, argv in checks:
