@@ -59,7 +59,7 @@ class Host:
         what: str = "",
         timeout_seconds: float = 120.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, return it with its output. Raises CommandError if it fails and ``check``."""
+        """Run a command to its end. Raises CommandError if it fails, unless ``check`` is off."""
         label = what or " ".join(argv[:3])
         try:
             done = subprocess.run(

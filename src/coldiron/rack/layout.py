@@ -134,7 +134,7 @@ class Layout:
         return f"civ{_digest(f'{self.name}/{node}', 10)}"
 
     def mac(self, node: str) -> str:
-        """The node's hardware address: the same after every reset, or its neighbours would send to the old one."""
+        """The node's hardware address: the same after a reset, or neighbours would send to the old one."""
         digest = _digest(f"mac {self.name}/{node}", 10)
         return ":".join(["02", *(digest[index : index + 2] for index in range(0, 10, 2))])
 

@@ -29,6 +29,7 @@ _SIMULATED_CONTROL_MINOR = 255
 # mount(2) takes one page of options.
 _MOUNT_OPTIONS_MAX = 4000
 _STOP_SECONDS = 30.0
+_SPAWN_SECONDS = 30.0
 
 
 def nspawn_command(
@@ -194,12 +195,14 @@ class NodeKeeper:
         shared_home = self.rack.home_backend == "provided"
         devices = [device for device in _OPTIONAL_DEVICES if os.path.exists(device)]
         self.log(node.name).write_bytes(b"")
-        self.host.spawn(
+        process = self.host.spawn(
             nspawn_command(self.layout, node, shared_home=shared_home, devices=devices),
             cgroup=group.path,
             log=self.log(node.name),
             env=NSPAWN_ENVIRONMENT,
         )
+        # From then on whoever looks for the node's processes finds them.
+        wait_until(lambda: group.populated() or process.poll() is not None, _SPAWN_SECONDS)
 
     def make_devices(self, node: NodeState) -> None:
         """Make the device files of the node's simulated GPUs."""
