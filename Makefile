@@ -9,7 +9,7 @@ export COLDIRON_VENV := $(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 RUN := $(VENV)/bin/python -m
 # The rack needs root; everything under one sudo keeps the files of one owner.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,CI,NO_COLOR,COLDIRON_VENV)
+AS_ROOT := scripts/as-root.sh
 
 .PHONY: help setup rack-packages demo test test-fast test-all lint docs clean
 help: ## this list
