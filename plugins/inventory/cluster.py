@@ -138,6 +138,8 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
     """A thin adapter: coldiron.inventory reads and checks, this class tells Ansible."""
 
     NAME = "coldiron.cluster.cluster"
+    # The model lets no braces through: no value is a template, and other tools get plain text from --list.
+    trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
         """Claim files called cluster.yml whose ``plugin:`` line names this collection."""

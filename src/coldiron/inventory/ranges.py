@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 MAX_NODES = 20_000
 
@@ -72,8 +72,8 @@ def expand(text: str) -> tuple[str, ...]:
     """All that ``text`` stands for, in ClusterShell's order. Raises RangeError."""
     expected = _size(text)
     try:
-        # No resolver: `@group` must never ask the controller's own ClusterShell configuration.
-        names = tuple(cast("list[str]", list(NodeSet(text, resolver=None))))
+        # `@group` must never ask the controller's own ClusterShell configuration.
+        names = tuple(cast("list[str]", list(NodeSet(text, resolver=RESOLVER_NOGROUP))))
     except (NodeSetException, ValueError) as error:
         raise RangeError(f"`{text}` is no range: {error}") from None
     if len(names) != expected:
@@ -125,4 +125,4 @@ def _address(text: str) -> IPv4Address:
 
 def fold(names: list[str]) -> str:
     """``names`` as one range: ``gpu[01-03]``. The names must be plain host names."""
-    return str(NodeSet.fromlist(names, resolver=None)) if names else ""
+    return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)) if names else ""

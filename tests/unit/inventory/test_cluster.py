@@ -1,0 +1,259 @@
+"""What a sound cluster.yml means: nodes, functions, groups, variables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from coldiron.errors import ColdironError
+from coldiron.inventory import Cluster, InventoryError, find, load, schema
+from coldiron.inventory.functions import FUNCTIONS, KINDS, Wanted, all_groups, assign
+from coldiron.inventory.ranges import RangeError, expand_addresses, expand_names, fold
+
+ROOT = Path(__file__).parents[3]
+VIRTUAL = ROOT / "inventories" / "virtual" / "cluster.yml"
+Write = Callable[[str | bytes], Path]
+
+
+def functions_of(cluster: Cluster, name: str) -> set[str]:
+    return set(cluster.node(name).functions)
+
+
+def test_the_virtual_cluster() -> None:
+    cluster = load(VIRTUAL)
+    assert [node.name for node in cluster.expand()] == (
+        ["head01", "login01", "storage01", "cpu01", "gpu01", "gpu02", "gpu03"]
+    )
+    assert (cluster.name, cluster.domain) == ("virtual", "virtual.internal")
+    assert str(cluster.subnet) == "10.77.0.0/24"
+    assert cluster.networks["cluster"].gateway == "10.77.0.254"
+    assert {node.platform for node in cluster.expand()} == {"container"}
+    assert str(cluster.node("gpu03").address) == "10.77.0.43"
+    assert cluster.directory == VIRTUAL.parent
+
+
+def test_the_virtual_cluster_fits_the_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(yaml.safe_load(VIRTUAL.read_text()), schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"plugin": "coldiron.cluster.cluster", "nam": "x"}, schema())
+    assert json.dumps(schema())
+
+
+def test_every_group_exists(write: Write, sound: str) -> None:
+    groups = load(write(sound)).groups()
+    assert list(groups) == all_groups()
+    assert groups["cluster"] == ["head01", "storage01", "gpu01", "gpu02", "gpu03", "gpu04"]
+    assert groups["kind_gpu"] == groups["slurm_worker"] == ["gpu01", "gpu02", "gpu03", "gpu04"]
+    assert groups["kind_login"] == groups["virtual_rack"] == groups["slurm_login"] == []
+
+
+def test_functions_by_kind(write: Write, sound: str) -> None:
+    cluster = load(write(sound))
+    assert functions_of(cluster, "head01") == {
+        *("dns_server", "time_server", "mariadb", "slurm_controller", "slurm_dbd", "nfs_client"),
+    }
+    assert functions_of(cluster, "storage01") == {"home_server", "nfs_server"}
+    assert functions_of(cluster, "gpu02") == {"slurm_worker", "nfs_client"}
+
+
+def test_homes_that_are_provided_need_no_nfs(write: Write, sound: str) -> None:
+    cluster = load(write(sound + "features: {home_backend: provided}\n"))
+    groups = cluster.groups()
+    assert groups["nfs_server"] == groups["nfs_client"] == []
+    assert groups["home_server"] == ["storage01"]
+
+
+def test_no_scheduler_no_slurm(write: Write, sound: str) -> None:
+    groups = load(write(sound + "features: {scheduler: none}\n")).groups()
+    assert not any(groups[name] for name, function in FUNCTIONS.items() if function.scheduler)
+
+
+def test_a_second_head_serves_names_and_time_only() -> None:
+    first, second = assign([Wanted("head", None), Wanted("head", None)], "slurm", "provided")
+    assert set(first) == {
+        *("dns_server", "time_server", "home_server", "mariadb", "slurm_controller", "slurm_dbd")
+    }
+    assert set(second) == {"dns_server", "time_server"}
+
+
+def test_a_second_storage_node_has_no_homes() -> None:
+    head, first, second = assign(
+        [Wanted("head", None), Wanted("storage", None), Wanted("storage", None)], "slurm", "nfs"
+    )
+    assert "home_server" not in head
+    assert set(first) == {"home_server", "nfs_server"}
+    assert set(second) == {"nfs_client"}
+
+
+def test_own_functions_replace_the_kind_s() -> None:
+    head, storage, cpu = assign(
+        [Wanted("head", None), Wanted("storage", ("mariadb", "home_server")), Wanted("cpu", ())],
+        "slurm",
+        "provided",
+    )
+    assert "mariadb" not in head
+    assert storage == ("home_server", "mariadb")
+    assert cpu == ()
+
+
+def test_a_named_nfs_server_exports() -> None:
+    head, storage = assign(
+        [Wanted("head", ("nfs_server", "dns_server")), Wanted("storage", None)], "slurm", "nfs"
+    )
+    assert head == ("dns_server", "nfs_server")
+    assert storage == ("home_server", "nfs_client")
+
+
+def test_groups_and_hosts_share_no_name() -> None:
+    assert len(set(all_groups())) == len(all_groups())
+    assert {f"kind_{kind}" for kind in KINDS} < set(all_groups())
+
+
+def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
+    text = sound.replace("    hardware", "    bmc: {address: 10.98.0.11}\n    hardware")
+    cluster = load(write(text))
+    hostvars = cluster.node("gpu02").hostvars()
+    assert hostvars == {
+        "ansible_host": "10.99.0.12",
+        "coldiron_address": "10.99.0.12",
+        "coldiron_kind": "gpu",
+        "coldiron_platform": "metal",
+        "coldiron_distribution": "debian-13",
+        "coldiron_bmc_address": "10.98.0.12",
+        "coldiron_hardware": {
+            "sockets": 1,
+            "cores_per_socket": 8,
+            "threads_per_core": 1,
+            "memory_mib": 64 * 1024,
+            "gpus": {"type": "h100", "count": 4},
+        },
+    }
+    assert json.loads(json.dumps(hostvars)) == hostvars
+    assert "coldiron_hardware" not in cluster.node("head01").hostvars()
+    assert cluster.node("head01").memory_mib == 0
+    shared = cluster.shared_vars()
+    assert (
+        json.loads(json.dumps(shared))
+        == shared
+        == {
+            "coldiron_cluster": "hopper",
+            "coldiron_domain": "hopper.internal",
+            "coldiron_networks": {"cluster": {"subnet": "10.99.0.0/24", "gateway": "10.99.0.254", "dns": []}},
+            "coldiron_features": {"scheduler": "slurm", "home_backend": "nfs"},
+        }
+    )
+
+
+def test_hardware_without_gpus_says_so(write: Write, sound: str) -> None:
+    text = sound.replace("kind: gpu", "kind: cpu").replace(", gpus: {type: h100, count: 4}", "")
+    text = text.replace("memory_gib: 64", "memory_gib: 1.5, threads_per_core: 2, sockets: 2")
+    hardware = load(write(text)).node("gpu01").hostvars()["coldiron_hardware"]
+    assert hardware["gpus"] is None
+    assert (hardware["memory_mib"], hardware["sockets"], hardware["threads_per_core"]) == (1536, 2, 2)
+
+
+def test_defaults_hold_until_a_group_says_otherwise(write: Write, sound: str) -> None:
+    text = sound.replace("    kind: storage", "    kind: storage\n    distribution: rocky-9")
+    text += "defaults:\n  platform: machine\n  distribution: debian-12\n"
+    text += "  hardware: {cores_per_socket: 2, memory_gib: 2}\n"
+    cluster = load(write(text))
+    head, storage = cluster.node("head01"), cluster.node("storage01")
+    assert (head.platform, head.distribution, storage.distribution) == ("machine", "debian-12", "rocky-9")
+    assert head.hardware is not None
+    assert head.hardware.cores_per_socket == 2
+    gpu = cluster.node("gpu01").hardware
+    assert gpu is not None
+    assert gpu.cores_per_socket == 8
+
+
+def test_macs_follow_the_nodes(write: Write, sound: str) -> None:
+    macs = ", ".join(f'"52-54-00-12-34-5{n}"' for n in range(4))
+    cluster = load(write(sound.replace("    hardware", f"    mac: [{macs}]\n    hardware")))
+    assert cluster.node("gpu03").mac == "52:54:00:12:34:52"
+    assert cluster.node("gpu03").hostvars()["coldiron_mac"] == "52:54:00:12:34:52"
+    single = sound.replace("    kind: head\n", '    kind: head\n    mac: "52:54:00:AB:cd:ef"\n')
+    assert load(write(single)).node("head01").mac == "52:54:00:ab:cd:ef"
+
+
+def test_an_address_follows_its_node_s_number(write: Write, sound: str) -> None:
+    whole = {node.name: node.address for node in load(write(sound)).expand()}
+    without = load(write(sound.replace("gpu[01-04]", "gpu[01,03-04]")))
+    assert {node.name: node.address for node in without.expand()} == (
+        {name: address for name, address in whole.items() if name != "gpu02"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "addresses", "given"),
+    [
+        ("gpu[01-03]", "10.0.0.1", "1 2 3"),
+        ("gpu[01,03]", "10.0.0.1", "1 3"),
+        ("gpu[1-5/2]", "10.0.0.1", "1 3 5"),
+        ("gpu[8-11]", "10.0.0.1", "1 2 3 4"),
+        ("gpu[01-03]", "10.0.0.[7-9]", "7 8 9"),
+        ("gpu[01-03]", "10.0.0.[9,1,30]", "1 9 30"),
+        ("gpu[01-02]", "10.0.0.5,10.0.0.3", "3 5"),
+        ("r[1-2]n[1-2]", "10.0.0.1", "1 2 3 4"),
+        ("login,viz", "10.0.0.1", "1 2"),
+        ("node07a", "10.0.0.1", "1"),
+    ],
+)
+def test_addresses(names: str, addresses: str, given: str) -> None:
+    found = expand_addresses(addresses, expand_names(names))
+    assert [str(address).removeprefix("10.0.0.") for address in found] == given.split()
+
+
+@pytest.mark.parametrize("text", ["@all", "@*", "gpu1,@all", "@sources:all"])
+def test_a_range_asks_no_group_source(text: str) -> None:
+    with pytest.raises(RangeError):
+        expand_names(text)
+
+
+def test_fold() -> None:
+    assert fold(["gpu01", "gpu02", "gpu04"]) == "gpu[01-02,04]"
+    assert fold([]) == ""
+
+
+def test_node_by_name(write: Write, sound: str) -> None:
+    cluster = load(write(sound))
+    assert "gpu01" in cluster
+    assert "gpu09" not in cluster
+    with pytest.raises(ColdironError, match=r"has no node `gpu1`; did you mean `gpu01`\?"):
+        cluster.node("gpu1")
+
+
+def test_find(tmp_path: Path, write: Write, sound: str) -> None:
+    with pytest.raises(ColdironError, match=r"has no cluster\.yml"):
+        find(tmp_path)
+    file = write(sound)
+    assert find(tmp_path) == find(file) == file
+    assert load(tmp_path).path == file
+    (tmp_path / "cluster.yaml").write_text(sound)
+    with pytest.raises(ColdironError, match="keep one of them"):
+        find(tmp_path)
+    with pytest.raises(ColdironError, match="does not exist"):
+        find(tmp_path / "none")
+    hosts = tmp_path / "hosts.yml"
+    hosts.touch()
+    with pytest.raises(ColdironError, match=r"not called cluster\.yml"):
+        find(hosts)
+
+
+def test_a_thousand_nodes_are_read_at_once(write: Write, sound: str) -> None:
+    text = sound.replace("10.99.0.0/24", "10.99.0.0/16").replace("gpu[01-04]", "gpu[0001-1000]")
+    cluster = load(write(text.replace("10.99.0.11", "10.99.1.0").replace("10.99.0.254", "10.99.255.254")))
+    assert len(cluster.expand()) == 1002
+    assert str(cluster.node("gpu1000").address) == "10.99.4.231"
+
+
+def test_a_wrong_block_hides_no_other_s_faults(write: Write, sound: str) -> None:
+    text = sound.replace("kind: head", "kind: haed").replace("10.99.0.11", "10.98.0.254")
+    with pytest.raises(InventoryError) as caught:
+        load(write(text + "features: {scheduler: slrum}\n"))
+    assert len(caught.value.findings) == 3
