@@ -43,7 +43,7 @@ def bmc_records(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str]) -> 
 
 
 def distinct(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str], name: str) -> list[Any]:
-    """Return the different values that ``hosts`` give the inventory variable ``name``; hosts without it are left out."""
+    """Return the different values that ``hosts`` have of the inventory variable ``name``, sorted."""
     return sorted({hostvars[host][name] for host in hosts if hostvars[host].get(name)})
 
 

@@ -20,7 +20,9 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory import Cluster, load
 
 INVENTORY = Path("inventories/virtual")
-RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)\s+failed=(?P<failed>\d+)")
+RECAP = re.compile(
+    r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)\s+failed=(?P<failed>\d+)"
+)
 STEPS = 6
 
 
@@ -72,7 +74,12 @@ class Demo:
         if self.console.is_terminal:
             env["ANSIBLE_FORCE_COLOR"] = "true"
         with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=env,
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -107,16 +114,23 @@ class Demo:
         inventory = str(self.inventory)
         nodes = len(self.cluster.expand())
 
-        self.say("Secrets of this cluster, generated once into a vault", f"coldiron secrets init -i {inventory}")
+        self.say(
+            "Secrets of this cluster, generated once into a vault", f"coldiron secrets init -i {inventory}"
+        )
         self.run("coldiron", "secrets", "init", "-i", inventory)
 
-        self.say(f"A rack of {nodes} bare nodes: systemd, ssh and nothing else", f"coldiron rack up -i {inventory}")
+        self.say(
+            f"A rack of {nodes} bare nodes: systemd, ssh and nothing else", f"coldiron rack up -i {inventory}"
+        )
         self.run("coldiron", "rack", "up", "-i", inventory)
 
         self.say("From bare nodes to a cluster", f"ansible-playbook -i {inventory} site.yml")
         self.site()
 
-        self.say(f"Jobs of an ordinary user: one on all {len(self.workers)} workers at once, one on two GPUs", "sbatch, srun")
+        self.say(
+            f"Jobs of an ordinary user: one on all {len(self.workers)} workers at once, one on two GPUs",
+            "sbatch, srun",
+        )
         self.as_user(
             f"sbatch --wait --nodes={len(self.workers)} --ntasks-per-node=1 --job-name=everywhere "
             '--output=everywhere.out --wrap "srun hostname" && sort everywhere.out'
@@ -124,22 +138,29 @@ class Demo:
         self.as_user(
             'srun --job-name=two-gpus --gres=gpu:2 sh -c "echo \\$(hostname) sees GPUs \\$CUDA_VISIBLE_DEVICES"'
         )
-        self.as_user("sacct -X --starttime=now-1hour --format=JobID,JobName%12,User,NodeList%20,AllocTRES%48,State")
+        self.as_user(
+            "sacct -X --starttime=now-1hour --format=JobID,JobName%12,User,NodeList%20,AllocTRES%48,State"
+        )
 
         self.say("The same run again changes nothing", f"ansible-playbook -i {inventory} site.yml")
         recap = self.site()
         restless = {host: counts.changed for host, counts in recap.items() if counts.changed}
         if restless or len(recap) < nodes:
-            raise ColdironError(f"the second run was to change nothing, but: {restless or 'hosts are missing'}", ExitCode.HOSTS_FAILED)
+            raise ColdironError(
+                f"the second run was to change nothing, but: {restless or 'hosts are missing'}",
+                ExitCode.HOSTS_FAILED,
+            )
 
         self.say("What stands now", f"coldiron rack status -i {inventory}")
         self.run("coldiron", "rack", "status", "-i", inventory)
         minutes, seconds = divmod(int(time.monotonic() - started), 60)
         self.console.print(
-            f"\n[bold green]A Slurm cluster of {nodes} nodes stands[/] (GPUs simulated), in {minutes} min {seconds} s.\n"
+            f"\n[bold green]A Slurm cluster of {nodes} nodes stands[/] (GPUs simulated), "
+            f"in {minutes} min {seconds} s.\n"
             "Next, with [bold]source .venv/bin/activate[/]:\n"
             f"  coldiron rack ssh {self.login}        log in; then: su - {self.user}; sinfo; srun -N2 hostname\n"
-            f"  $EDITOR {inventory}/cluster.yml   add gpu04 to the range, then: coldiron rack up && coldiron node add gpu04\n"
+            f"  $EDITOR {inventory}/cluster.yml\n"
+            "                                make it gpu[01-04]; then: coldiron rack up && coldiron node add gpu04\n"
             "  make clean                    take every trace away",
             highlight=False,
         )
@@ -154,7 +175,10 @@ def main() -> None:
         print(f"coldiron: {error.message}", file=sys.stderr)
         sys.exit(int(error.exit_code))
     except KeyboardInterrupt:
-        print("\ncoldiron: interrupted; `make demo` goes on from here, `make clean` takes everything away", file=sys.stderr)
+        print(
+            "\ncoldiron: interrupted; `make demo` goes on from here, `make clean` takes everything away",
+            file=sys.stderr,
+        )
         sys.exit(int(ExitCode.INTERRUPTED))
 
 

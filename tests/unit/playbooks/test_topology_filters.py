@@ -1,0 +1,70 @@
+"""The filters that turn groups into roles' options."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.coldiron.cluster.plugins.filter import topology
+
+HOSTVARS = {
+    "head01": {
+        "ansible_host": "10.0.0.1",
+        "coldiron_address": "10.9.0.1",
+        "coldiron_distribution": "debian-13",
+    },
+    "gpu01": {
+        "ansible_host": "10.0.0.2",
+        "coldiron_distribution": "debian-12",
+        "coldiron_bmc_address": "10.8.0.2",
+        "coldiron_hardware": {"sockets": 1},
+    },
+}
+
+
+def test_the_first_variable_that_a_host_has_counts() -> None:
+    values = topology.host_values(["head01", "gpu01"], HOSTVARS, "coldiron_address", "ansible_host")
+    assert values == {"head01": "10.9.0.1", "gpu01": "10.0.0.2"}
+
+
+def test_a_host_without_any_is_named_with_what_to_write() -> None:
+    with pytest.raises(AnsibleFilterError, match="host head01 has none of coldiron_hardware: write one"):
+        topology.host_values(["head01"], HOSTVARS, "coldiron_hardware")
+
+
+def test_records_keep_the_order_of_the_inventory() -> None:
+    assert topology.records({"a": "10.0.0.1", "b": "10.0.0.2"}, ["b", "a"]) == [
+        {"name": "b", "address": "10.0.0.2"},
+        {"name": "a", "address": "10.0.0.1"},
+    ]
+
+
+def test_only_hosts_with_a_bmc_get_its_record() -> None:
+    assert topology.bmc_records(HOSTVARS, ["head01", "gpu01"]) == [
+        {"name": "gpu01-bmc", "address": "10.8.0.2"}
+    ]
+
+
+def test_distinct_values_are_sorted_and_named_once() -> None:
+    assert topology.distinct(HOSTVARS, ["head01", "gpu01", "gpu01"], "coldiron_distribution") == [
+        "debian-12",
+        "debian-13",
+    ]
+    assert topology.distinct(HOSTVARS, ["head01"], "coldiron_bmc_address") == []
+
+
+def test_a_worker_carries_its_declared_hardware() -> None:
+    assert topology.workers({"gpu01": "10.0.0.2"}, ["gpu01"], HOSTVARS) == [
+        {"name": "gpu01", "address": "10.0.0.2", "hardware": {"sockets": 1}}
+    ]
+
+
+def test_slurmdbd_reaches_its_own_host_by_the_socket_and_others_by_address() -> None:
+    users = topology.database_users(
+        {"head01": "10.9.0.1", "head02": "10.9.0.2"}, ["head01", "head02"], "head01", "x"
+    )
+    assert [user["host"] for user in users] == ["localhost", "10.9.0.2"]
+    assert {user["privileges"] for user in users} == {"slurm_acct_db.*:ALL"}
+
+
+def test_every_filter_is_offered_by_its_name() -> None:
+    assert all(callable(one) for one in topology.FilterModule().filters().values())
