@@ -41,7 +41,8 @@ def secret_size(secret: str, name: str, minimum: int) -> int:
 
 def slurm_settings(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Merge layers of settings, the last one wins; null takes a key out."""
-    return slurm_config.merge(*layers)
+    merged: dict[str, str] = slurm_config.merge(*layers)
+    return merged
 
 
 def slurm_release(distributions: Sequence[str], releases: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 #: MariaDB's own accounts; the rest of what the packages leave behind is cleared.
 SYSTEM_USERS = ("mariadb.sys", "mysql")
@@ -29,8 +30,8 @@ class Step(NamedTuple):
 
 def native_hash(password: str) -> str:
     """Return the mysql_native_password hash of a password: ``*`` and 40 hexadecimal digits."""
-    inner = hashlib.sha1(password.encode("utf-8")).digest()  # noqa: S324 - the server's own format
-    return "*" + hashlib.sha1(inner).hexdigest().upper()  # noqa: S324
+    inner = hashlib.sha1(password.encode("utf-8")).digest()
+    return "*" + hashlib.sha1(inner).hexdigest().upper()
 
 
 def quote(text: str) -> str:
@@ -41,26 +42,27 @@ def quote(text: str) -> str:
 def name(text: str, what: str) -> str:
     """Return a database's name between backticks; AccessError for one that would need escaping."""
     if text != "*" and not _NAME.match(text):
-        raise AccessError("%r is no name of a %s: letters, digits, _, $, . and - can be in it" % (text, what))
-    return text if text == "*" else "`%s`" % text
+        raise AccessError(f"{text!r} is no name of a {what}: letters, digits, _, $, . and - can be in it")
+    return text if text == "*" else f"`{text}`"
 
 
-def parse_privileges(text: str) -> Dict[str, Set[str]]:
+def parse_privileges(text: str) -> dict[str, set[str]]:
     """Read "slurm_acct_db.*:ALL/mysql.*:SELECT,INSERT" as {scope: privileges}, scopes without backticks."""
-    wanted: Dict[str, Set[str]] = {}
+    wanted: dict[str, set[str]] = {}
     for part in filter(None, text.split("/")):
         scope, colon, words = part.partition(":")
         if not colon or scope.count(".") != 1:
-            raise AccessError("%r grants nothing: write it like slurm_acct_db.*:ALL" % part)
+            raise AccessError(f"{part!r} grants nothing: write it like slurm_acct_db.*:ALL")
         wanted[scope] = {
-            "ALL PRIVILEGES" if word.strip().upper() == "ALL" else word.strip().upper() for word in words.split(",")
+            "ALL PRIVILEGES" if word.strip().upper() == "ALL" else word.strip().upper()
+            for word in words.split(",")
         }
     return wanted
 
 
-def parse_grants(lines: Iterable[str]) -> Dict[str, Set[str]]:
+def parse_grants(lines: Iterable[str]) -> dict[str, set[str]]:
     """Read SHOW GRANTS as {scope: privileges}; USAGE means none and is left out."""
-    found: Dict[str, Set[str]] = {}
+    found: dict[str, set[str]] = {}
     for line in lines:
         match = _GRANT.match(line)
         if match and match["privileges"] != "USAGE":
@@ -69,43 +71,46 @@ def parse_grants(lines: Iterable[str]) -> Dict[str, Set[str]]:
     return found
 
 
-def _account(user: Tuple[str, str]) -> str:
-    return "%s@%s" % (quote(user[0]), quote(user[1]))
+def _account(user: tuple[str, str]) -> str:
+    return f"{quote(user[0])}@{quote(user[1])}"
 
 
 def _scope(scope: str) -> str:
     database, _, table = scope.partition(".")
-    return "%s.%s" % (name(database, "database"), name(table, "table"))
+    return "{}.{}".format(name(database, "database"), name(table, "table"))
 
 
 def root_is_safe(private: Mapping[str, Any], root_hash: str) -> bool:
     """Say whether root has this password and still comes in through the socket without one."""
     ways = private.get("auth_or") or [{}]
     plugins = {way.get("plugin", private.get("plugin")) for way in ways}
-    return private.get("authentication_string") == root_hash and plugins == {"mysql_native_password", "unix_socket"}
+    return private.get("authentication_string") == root_hash and plugins == {
+        "mysql_native_password",
+        "unix_socket",
+    }
 
 
-def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[Step]:
+def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Step]:
     """Return the changes from what is to what is wanted, in the order the server takes them.
 
     ``facts``: databases (names), users ({(name, host): global_priv as a mapping}), grants ({(name, host):
     lines of SHOW GRANTS}). ``wanted``: root_password, databases, users.
     """
-    steps: List[Step] = []
+    steps: list[Step] = []
     root = ("root", "localhost")
     root_hash = native_hash(wanted["root_password"])
     if not root_is_safe(facts["users"].get(root, {}), root_hash):
         steps.append(
             Step(
-                "ALTER USER %s IDENTIFIED VIA mysql_native_password USING %s OR unix_socket"
-                % (_account(root), quote(root_hash)),
+                f"ALTER USER {_account(root)} IDENTIFIED VIA"
+                f" mysql_native_password USING {quote(root_hash)} OR unix_socket",
                 "root@localhost: password set, socket kept",
             )
         )
     for user in sorted(facts["users"]):
-        if (user[0] == "root" and user != root) or user[0] in ("", "PUBLIC"):
-            if user[0] != "PUBLIC":
-                steps.append(Step("DROP USER %s" % _account(user), "%s@%s: removed" % (user[0] or "anybody", user[1])))
+        if user[0] in ("", "root") and user != root:
+            words = f"{user[0] or 'anybody'}@{user[1]}: removed"
+            steps.append(Step(f"DROP USER {_account(user)}", words))
     declared = {item["name"]: item for item in wanted["databases"]}
     if "test" in facts["databases"] and "test" not in declared:
         steps.append(Step("DROP DATABASE `test`", "database test: removed"))
@@ -113,38 +118,46 @@ def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[Step]:
         there = database in facts["databases"]
         if item.get("state") == "absent":
             if there:
-                steps.append(Step("DROP DATABASE %s" % name(database, "database"), "database %s: removed" % database))
+                steps.append(
+                    Step(
+                        "DROP DATABASE {}".format(name(database, "database")), f"database {database}: removed"
+                    )
+                )
         elif not there:
-            steps.append(Step("CREATE DATABASE %s" % name(database, "database"), "database %s: added" % database))
+            steps.append(
+                Step("CREATE DATABASE {}".format(name(database, "database")), f"database {database}: added")
+            )
     for item in wanted["users"]:
         user = (item["name"], item.get("host") or "localhost")
         if user[0] in SYSTEM_USERS or user[0] == "root":
-            raise AccessError("user %s belongs to the server: take it out of mariadb_users" % user[0])
+            raise AccessError(f"user {user[0]} belongs to the server: take it out of mariadb_users")
         steps += _plan_user(item, user, facts)
     return steps
 
 
-def _plan_user(item: Mapping[str, Any], user: Tuple[str, str], facts: Mapping[str, Any]) -> List[Step]:
-    words = "%s@%s" % user
+def _plan_user(item: Mapping[str, Any], user: tuple[str, str], facts: Mapping[str, Any]) -> list[Step]:
+    words = "{}@{}".format(*user)
     live = facts["users"].get(user)
     if item.get("state") == "absent":
-        return [] if live is None else [Step("DROP USER %s" % _account(user), "%s: removed" % words)]
+        return [] if live is None else [Step(f"DROP USER {_account(user)}", f"{words}: removed")]
     if not item.get("password"):
-        raise AccessError("user %s has no password in mariadb_users" % words)
-    steps: List[Step] = []
+        raise AccessError(f"user {words} has no password in mariadb_users")
+    steps: list[Step] = []
     hashed = native_hash(item["password"])
-    identified = "USER %s IDENTIFIED BY PASSWORD %s" % (_account(user), quote(hashed))
+    identified = f"USER {_account(user)} IDENTIFIED BY PASSWORD {quote(hashed)}"
     if live is None:
-        steps.append(Step("CREATE " + identified, "%s: added" % words))
+        steps.append(Step("CREATE " + identified, f"{words}: added"))
     elif live.get("authentication_string") != hashed or live.get("plugin") != "mysql_native_password":
-        steps.append(Step("ALTER " + identified, "%s: password set" % words))
+        steps.append(Step("ALTER " + identified, f"{words}: password set"))
     granted = parse_grants(facts["grants"].get(user, []))
     declared = parse_privileges(item.get("privileges") or "")
     for scope in sorted(set(granted) - set(declared)):
         steps.append(
             Step(
-                "REVOKE %s ON %s FROM %s" % (", ".join(sorted(granted[scope])), _scope(scope), _account(user)),
-                "%s: no longer anything on %s" % (words, scope),
+                "REVOKE {} ON {} FROM {}".format(
+                    ", ".join(sorted(granted[scope])), _scope(scope), _account(user)
+                ),
+                f"{words}: no longer anything on {scope}",
             )
         )
     for scope in sorted(declared):
@@ -153,8 +166,10 @@ def _plan_user(item: Mapping[str, Any], user: Tuple[str, str], facts: Mapping[st
         if surplus and declared[scope] != {"ALL PRIVILEGES"}:
             steps.append(
                 Step(
-                    "REVOKE %s ON %s FROM %s" % (", ".join(sorted(surplus)), _scope(scope), _account(user)),
-                    "%s: no longer %s on %s" % (words, ", ".join(sorted(surplus)), scope),
+                    "REVOKE {} ON {} FROM {}".format(
+                        ", ".join(sorted(surplus)), _scope(scope), _account(user)
+                    ),
+                    "{}: no longer {} on {}".format(words, ", ".join(sorted(surplus)), scope),
                 )
             )
             if surplus == {"ALL PRIVILEGES"}:
@@ -162,16 +177,16 @@ def _plan_user(item: Mapping[str, Any], user: Tuple[str, str], facts: Mapping[st
         if missing:
             steps.append(
                 Step(
-                    "GRANT %s ON %s TO %s" % (", ".join(sorted(missing)), _scope(scope), _account(user)),
-                    "%s: %s on %s" % (words, ", ".join(sorted(missing)), scope),
+                    "GRANT {} ON {} TO {}".format(", ".join(sorted(missing)), _scope(scope), _account(user)),
+                    "{}: {} on {}".format(words, ", ".join(sorted(missing)), scope),
                 )
             )
     return steps
 
 
-def parse_users(lines: Iterable[str]) -> Dict[Tuple[str, str], Dict[str, Any]]:
+def parse_users(lines: Iterable[str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Read lines "user TAB host TAB JSON" of mysql.global_priv."""
-    users: Dict[Tuple[str, str], Dict[str, Any]] = {}
+    users: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
         user, host, private = line.split("\t", 2)
         users[(user, host)] = json.loads(private)

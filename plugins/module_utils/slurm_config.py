@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 #: Partition options in words, and what slurm.conf(5) calls them.
-PARTITION_KEYS: Dict[str, str] = {
+PARTITION_KEYS: dict[str, str] = {
     "default": "Default",
     "max_time": "MaxTime",
     "default_time": "DefaultTime",
@@ -39,10 +40,10 @@ def render(value: Any) -> str:
     return str(value)
 
 
-def merge(*layers: Mapping[str, Any]) -> Dict[str, str]:
+def merge(*layers: Mapping[str, Any]) -> dict[str, str]:
     """Merge settings, later layers over earlier ones, keys in any case; null takes a key out."""
-    merged: Dict[str, str] = {}
-    spelling: Dict[str, str] = {}
+    merged: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     for layer in layers:
         for key, value in layer.items():
             name = spelling.setdefault(key.lower(), key)
@@ -53,24 +54,23 @@ def merge(*layers: Mapping[str, Any]) -> Dict[str, str]:
     return {key: value for key, value in merged.items() if value != ""}
 
 
-def expand(expression: str) -> List[str]:
+def expand(expression: str) -> list[str]:
     """Expand "gpu[01-03,07],cpu1" to its names, in the order written; SlurmDataError when it is none."""
-    names: List[str] = []
-    for part in re.split(r",(?![^\[]*\])", expression.strip()):
-        part = part.strip()
+    names: list[str] = []
+    for part in re.split(r"\s*,\s*(?![^\[]*\])", expression.strip()):
         match = _RANGE.match(part)
         if match is None:
             if not part or "[" in part or "]" in part:
-                raise SlurmDataError("%r is no node range such as gpu[01-03,07]" % expression)
+                raise SlurmDataError(f"{expression!r} is no node range such as gpu[01-03,07]")
             names.append(part)
             continue
         for piece in match["ranges"].split(","):
             first, dash, last = piece.partition("-")
             if not first or (dash and (not last or int(last) < int(first))):
-                raise SlurmDataError("%r is no node range such as gpu[01-03,07]" % expression)
+                raise SlurmDataError(f"{expression!r} is no node range such as gpu[01-03,07]")
             for number in range(int(first), int(last or first) + 1):
                 names.extend(
-                    expand("%s%s%s" % (match["head"], str(number).zfill(len(first)), match["tail"]))
+                    expand("{}{}{}".format(match["head"], str(number).zfill(len(first)), match["tail"]))
                 )
     return names
 
@@ -84,62 +84,62 @@ def cpus(node: Mapping[str, Any]) -> int:
 def real_memory(node: Mapping[str, Any], headroom_mib: int, headroom_percent: int) -> int:
     """Return RealMemory in MiB: what is installed less the larger of the two headrooms.
 
-    A node whose kernel shows less than RealMemory is drained, and the kernel never shows all that is installed.
+    A node whose kernel shows less than RealMemory is drained, and no kernel shows all that is installed.
     """
     installed = int(node["hardware"]["memory_mib"])
     left = installed - max(headroom_mib, installed * headroom_percent // 100)
     if left <= 0:
         raise SlurmDataError(
-            "node %s has %d MiB of memory and the headroom leaves none of it: correct memory_mib of its"
-            " hardware, or lower slurm_controller_memory_headroom_mib" % (node["name"], installed)
+            f"node {node['name']} has {installed} MiB of memory and the headroom leaves none of it: correct"
+            " memory_mib of its hardware, or lower slurm_controller_memory_headroom_mib"
         )
     return left
 
 
-def node_lines(nodes: Iterable[Mapping[str, Any]], headroom_mib: int, headroom_percent: int) -> List[str]:
+def node_lines(nodes: Iterable[Mapping[str, Any]], headroom_mib: int, headroom_percent: int) -> list[str]:
     """Return slurm.conf's line of each node, in the order given.
 
     Addresses are written out, so that Slurm goes on when name service does not.
     """
-    lines: List[str] = []
+    lines: list[str] = []
     for node in nodes:
         hardware = node["hardware"]
         words = [
-            "NodeName=%s" % node["name"],
-            "NodeAddr=%s" % node["address"],
-            "Sockets=%d" % int(hardware["sockets"]),
-            "CoresPerSocket=%d" % int(hardware["cores_per_socket"]),
-            "ThreadsPerCore=%d" % int(hardware["threads_per_core"]),
-            "RealMemory=%d" % real_memory(node, headroom_mib, headroom_percent),
+            f"NodeName={node['name']}",
+            f"NodeAddr={node['address']}",
+            f"Sockets={int(hardware['sockets'])}",
+            f"CoresPerSocket={int(hardware['cores_per_socket'])}",
+            f"ThreadsPerCore={int(hardware['threads_per_core'])}",
+            f"RealMemory={real_memory(node, headroom_mib, headroom_percent)}",
         ]
         gpus = hardware.get("gpus")
         if gpus:
-            words.append("Gres=gpu:%s:%d" % (gpus["type"], int(gpus["count"])))
-        words += ["%s=%s" % (key, render(value)) for key, value in sorted((node.get("options") or {}).items())]
-        lines.append(" ".join(words + ["State=UNKNOWN"]))
+            words.append(f"Gres=gpu:{gpus['type']}:{int(gpus['count'])}")
+        words += [f"{key}={render(value)}" for key, value in sorted((node.get("options") or {}).items())]
+        lines.append(" ".join([*words, "State=UNKNOWN"]))
     return lines
 
 
 def default_memory_per_cpu(
     nodes: Sequence[Mapping[str, Any]], headroom_mib: int, headroom_percent: int
 ) -> int:
-    """Return the MiB a CPU that fit on every node, so that a job without --mem leaves its neighbours theirs."""
+    """Return the MiB a CPU that fit on every node: a job without --mem leaves its neighbours theirs."""
     return min(
         (real_memory(node, headroom_mib, headroom_percent) // cpus(node) for node in nodes),
         default=0,
     )
 
 
-def gres_lines(nodes: Iterable[Mapping[str, Any]], autodetect: str) -> List[str]:
+def gres_lines(nodes: Iterable[Mapping[str, Any]], autodetect: str) -> list[str]:
     """Return gres.conf: AutoDetect, and the device files of every node with GPUs."""
-    lines = ["AutoDetect=%s" % autodetect]
+    lines = [f"AutoDetect={autodetect}"]
     for node in nodes:
         gpus = node["hardware"].get("gpus")
         if not gpus or autodetect != "off":
             continue
         count = int(gpus["count"])
-        devices = "/dev/nvidia0" if count == 1 else "/dev/nvidia[0-%d]" % (count - 1)
-        lines.append("NodeName=%s Name=gpu Type=%s File=%s" % (node["name"], gpus["type"], devices))
+        devices = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
+        lines.append("NodeName={} Name=gpu Type={} File={}".format(node["name"], gpus["type"], devices))
     return lines
 
 
@@ -153,7 +153,7 @@ def partition_nodes(partition: Mapping[str, Any], known: Sequence[str]) -> str:
     given = partition.get("nodes", "all")
     if isinstance(given, str) and given.lower() == "all":
         return "ALL"
-    names: List[str] = []
+    names: list[str] = []
     for expression in [given] if isinstance(given, str) else given:
         if any(sign in expression for sign in "*?"):
             found = [name for name in known if fnmatch.fnmatchcase(name, expression)]
@@ -161,51 +161,58 @@ def partition_nodes(partition: Mapping[str, Any], known: Sequence[str]) -> str:
             found = expand(expression)
         if not found:
             raise SlurmDataError(
-                "partition %s: no node's name matches %r" % (partition["name"], expression)
+                "partition {}: no node's name matches {!r}".format(partition["name"], expression)
             )
         names += [name for name in found if name not in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f", did you mean {near[0]}" if near else ""
         raise SlurmDataError(
-            "partition %s names %s, which is no worker of this cluster%s: correct slurm_controller_partitions"
-            % (partition["name"], ", ".join(unknown), ", did you mean %s" % near[0] if near else "")
+            f"partition {partition['name']} names {', '.join(unknown)}, which is no worker of this"
+            f" cluster{hint}: correct slurm_controller_partitions"
         )
     return ",".join(names)
 
 
-def partition_lines(partitions: Sequence[Mapping[str, Any]], known: Sequence[str]) -> List[str]:
+def partition_lines(partitions: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[str]:
     """Return slurm.conf's line of each partition; SlurmDataError for what Slurm would trip over."""
-    lines: List[str] = []
-    seen: List[str] = []
+    lines: list[str] = []
+    seen: list[str] = []
     for partition in partitions:
         name = partition["name"]
         if name in seen:
-            raise SlurmDataError("partition %s is declared twice in slurm_controller_partitions" % name)
+            raise SlurmDataError(f"partition {name} is declared twice in slurm_controller_partitions")
         seen.append(name)
-        words = ["PartitionName=%s" % name, "Nodes=%s" % partition_nodes(partition, known)]
+        words = [f"PartitionName={name}", f"Nodes={partition_nodes(partition, known)}"]
         for word, key in PARTITION_KEYS.items():
             if partition.get(word) is not None:
                 value = partition[word]
-                words.append("%s=%s" % (key, render(value).upper() if word in ("default", "state") else render(value)))
-        words += ["%s=%s" % (key, render(value)) for key, value in sorted((partition.get("options") or {}).items())]
+                words.append(
+                    "{}={}".format(
+                        key, render(value).upper() if word in ("default", "state") else render(value)
+                    )
+                )
+        words += [f"{key}={render(value)}" for key, value in sorted((partition.get("options") or {}).items())]
         lines.append(" ".join(words))
     defaults = [partition["name"] for partition in partitions if partition.get("default")]
     if len(defaults) > 1:
-        raise SlurmDataError("partitions %s are all the default one: only one can be" % ", ".join(defaults))
+        raise SlurmDataError(
+            "partitions {} are all the default one: only one can be".format(", ".join(defaults))
+        )
     return lines
 
 
-def parse(text: str) -> Dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """Read a slurm.conf as this module writes it: {settings, nodes, partitions}, values as text.
 
     Nodes and partitions map a name to its whole line. Comments and continued lines are understood.
     """
-    settings: Dict[str, str] = {}
-    nodes: Dict[str, str] = {}
-    partitions: Dict[str, str] = {}
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        line = re.sub(r"\s+#.*$|^#.*$", "", line).strip()
+    settings: dict[str, str] = {}
+    nodes: dict[str, str] = {}
+    partitions: dict[str, str] = {}
+    for written in re.sub(r"\\\n", " ", text).splitlines():
+        line = re.sub(r"\s+#.*$|^#.*$", "", written).strip()
         key, equals, value = line.partition("=")
         if not equals:
             continue

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 # What an edit needs, from the mildest to the strongest.
 NONE = "none"
@@ -46,7 +47,7 @@ class Edit(NamedTuple):
     why: str
 
 
-EDITS: Dict[str, Edit] = {
+EDITS: dict[str, Edit] = {
     # Who is who: daemons that disagree refuse each other, or lose what the others wrote.
     "AuthType": Edit(STOP_FIRST, STOP_FIRST, "daemons and commands refuse each other's messages"),
     "AuthInfo": Edit(RESTART_DAEMONS, RESTART_DAEMONS, "reconfigure does not change the authentication"),
@@ -90,11 +91,11 @@ EDITS: Dict[str, Edit] = {
 _BY_LOWER = {key.lower(): key for key in EDITS}
 
 
-def parse_release(release: str) -> Tuple[int, int]:
+def parse_release(release: str) -> tuple[int, int]:
     """Return ``(24, 11)`` for "24.11", "24.11.5" or "24.11.5-4"; ValueError when it is none of them."""
     match = re.match(r"(\d+)\.(\d+)", str(release))
     if match is None:
-        raise ValueError("%r is no Slurm release such as 24.11" % release)
+        raise ValueError(f"{release!r} is no Slurm release such as 24.11")
     return int(match.group(1)), int(match.group(2))
 
 
@@ -120,7 +121,7 @@ def canonical(key: str) -> str:
     return _BY_LOWER.get(key.lower(), key)
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> List[str]:
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the keys that two settings (whose keys slurm.conf takes in any case) differ in, sorted."""
     before = {key.lower(): str(value) for key, value in old.items()}
     after = {key.lower(): str(value) for key, value in new.items()}
@@ -135,8 +136,12 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def start_lines(
-    settings: Mapping[str, Any], release: str, daemon: str, nodes: Sequence[str] = (), gres: Sequence[str] = ()
-) -> List[str]:
+    settings: Mapping[str, Any],
+    release: str,
+    daemon: str,
+    nodes: Sequence[str] = (),
+    gres: Sequence[str] = (),
+) -> list[str]:
     """Return the lines ``Key=value`` that only a start of ``daemon`` (slurmctld or slurmd) takes up, sorted.
 
     Written to a file that restarts the daemon's unit when it changes; nothing else does. Nodes and devices
@@ -152,16 +157,14 @@ def start_lines(
         if lines:
             everything[key] = _digest(lines)
     return sorted(
-        "%s=%s" % (canonical(key), value)
-        for key, value in everything.items()
-        if edit_class(key, release) in wanted
+        f"{canonical(key)}={value}" for key, value in everything.items() if edit_class(key, release) in wanted
     )
 
 
-def parse_start_lines(text: str) -> Dict[str, str]:
+def parse_start_lines(text: str) -> dict[str, str]:
     """Read back what ``start_lines`` gave, from comments: "# Key=value"."""
     pairs = (line[2:].split("=", 1) for line in text.splitlines() if re.match(r"# [A-Za-z. ]+=", line))
-    return {key: value for key, value in pairs}
+    return dict(pairs)
 
 
 class Job(NamedTuple):
@@ -169,7 +172,7 @@ class Job(NamedTuple):
 
     ident: str
     partition: str
-    nodes: Tuple[str, ...]
+    nodes: tuple[str, ...]
 
 
 class Live(NamedTuple):
@@ -185,8 +188,8 @@ class Verdict(NamedTuple):
     """What an edit needs, what it touches, and why it must not be now (empty: it may)."""
 
     need: str
-    changed: List[str]
-    refusals: List[str]
+    changed: list[str]
+    refusals: list[str]
 
 
 def _shape(line: str) -> str:
@@ -194,11 +197,12 @@ def _shape(line: str) -> str:
     return " ".join(
         word
         for word in line.split()
-        if word.split("=")[0].lower() not in ("nodeaddr", "nodehostname", "state", "reason", "weight", "realmemory")
+        if word.split("=")[0].lower()
+        not in ("nodeaddr", "nodehostname", "state", "reason", "weight", "realmemory")
     )
 
 
-def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Optional[Live]) -> Verdict:
+def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Live | None) -> Verdict:
     """Compare two configurations ({settings, nodes, partitions}; the old settings are start lines alone).
 
     Refused is what would end or lose a job: a key of the class STOP_FIRST while anything runs or could start,
@@ -206,17 +210,21 @@ def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Op
     """
     fixed = {key: value for key, value in new["settings"].items() if edit_class(key, release) == STOP_FIRST}
     before = {key: value for key, value in old["settings"].items() if edit_class(key, release) == STOP_FIRST}
-    refusals: List[str] = []
+    refusals: list[str] = []
     keys = changes(before, fixed) if before else []
     for key in keys:
         if live is None:
-            refusals.append("%s changes and slurmctld does not answer, so nobody knows which jobs run" % key)
+            refusals.append(f"{key} changes and slurmctld does not answer, so nobody knows which jobs run")
         elif live.jobs and any(job.nodes for job in live.jobs):
             running = [job.ident for job in live.jobs if job.nodes]
-            refusals.append("%s changes (%s) while jobs run: %s" % (key, _why(key), ", ".join(running[:5])))
+            refusals.append(
+                "{} changes ({}) while jobs run: {}".format(key, _why(key), ", ".join(running[:5]))
+            )
         elif set(live.nodes) - set(live.idle_nodes):
             free = sorted(set(live.nodes) - set(live.idle_nodes))
-            refusals.append("%s changes (%s) while jobs can start on %s" % (key, _why(key), ", ".join(free[:5])))
+            refusals.append(
+                "{} changes ({}) while jobs can start on {}".format(key, _why(key), ", ".join(free[:5]))
+            )
     changed = list(keys)
     classes = [STOP_FIRST] * len(keys)
     for kind, name in ((NODES, "nodes"), (PARTITIONS, "partitions")):
@@ -226,12 +234,12 @@ def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Op
     for job in live.jobs if live else ():
         for node in job.nodes:
             if node in old["nodes"] and node not in new["nodes"]:
-                refusals.append("node %s goes while job %s runs on it" % (node, job.ident))
+                refusals.append(f"node {node} goes while job {job.ident} runs on it")
             elif node in old["nodes"] and _shape(old["nodes"][node]) != _shape(new["nodes"][node]):
-                refusals.append("node %s changes its shape while job %s runs on it" % (node, job.ident))
+                refusals.append(f"node {node} changes its shape while job {job.ident} runs on it")
         for partition in job.partition.split(","):
             if partition in old["partitions"] and partition not in new["partitions"]:
-                refusals.append("partition %s goes while job %s uses it" % (partition, job.ident))
+                refusals.append(f"partition {partition} goes while job {job.ident} uses it")
     return Verdict(strongest(classes), changed, sorted(set(refusals)))
 
 

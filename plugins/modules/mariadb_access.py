@@ -93,20 +93,25 @@ changes:
   sample: ["database slurm_acct_db: added"]
 """
 
-from typing import Any, Dict, List  # noqa: E402
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible_collections.coldiron.cluster.plugins.module_utils import mariadb_access as access  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.coldiron.cluster.plugins.module_utils import mariadb_access as access
 
-STATE: Dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
-NAME: Dict[str, Any] = {"type": "str", "required": True}
+STATE: dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+NAME: dict[str, Any] = {"type": "str", "required": True}
 
 
-def argument_spec() -> Dict[str, Any]:
+def argument_spec() -> dict[str, Any]:
     """Return the module's arguments."""
     return {
         "root_password": {"type": "str", "required": True, "no_log": True},
-        "databases": {"type": "list", "elements": "dict", "default": [], "options": {"name": NAME, "state": STATE}},
+        "databases": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {"name": NAME, "state": STATE},
+        },
         "users": {
             "type": "list",
             "elements": "dict",
@@ -134,7 +139,7 @@ class Server:
         """Run statements and return (exit status, output, errors)."""
         words = ["--no-defaults", "--socket=" + self.module.params["socket"], "--user=root", "--batch"]
         words += ["--skip-column-names", "--raw", "--default-character-set=utf8mb4"]
-        return self.module.run_command([self.program] + words, data=sql + ";\n")
+        return self.module.run_command([self.program, *words], data=sql + ";\n")
 
     def answers(self) -> bool:
         """Say whether the server can be spoken to; fail where it must be."""
@@ -144,7 +149,7 @@ class Server:
             code, output, error = self.run("SELECT 1")
             if code == 0:
                 return True
-            problem = "the server does not let root in through %s: %s" % (
+            problem = "the server does not let root in through {}: {}".format(
                 self.module.params["socket"],
                 " ".join((error or output).split()),
             )
@@ -152,14 +157,14 @@ class Server:
             self.module.fail_json(msg=problem)
         return False
 
-    def ask(self, sql: str) -> List[str]:
+    def ask(self, sql: str) -> list[str]:
         """Return the lines that a query answers."""
         code, output, error = self.run(sql)
         if code != 0:
-            self.module.fail_json(msg="%s: %s" % (sql, " ".join((error or output).split())))
+            self.module.fail_json(msg="{}: {}".format(sql, " ".join((error or output).split())))
         return str(output).splitlines()
 
-    def facts(self) -> Dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Read databases, users and grants."""
         users = access.parse_users(self.ask("SELECT User, Host, Priv FROM mysql.global_priv"))
         declared = {(item["name"], item["host"]) for item in self.module.params["users"]}
@@ -167,7 +172,7 @@ class Server:
             "databases": self.ask("SHOW DATABASES"),
             "users": users,
             "grants": {
-                user: self.ask("SHOW GRANTS FOR %s@%s" % (access.quote(user[0]), access.quote(user[1])))
+                user: self.ask(f"SHOW GRANTS FOR {access.quote(user[0])}@{access.quote(user[1])}")
                 for user in declared & set(users)
             },
         }
@@ -186,8 +191,12 @@ def main() -> None:
         for step in steps:
             code, output, error_text = server.run(step.sql)
             if code != 0:
-                module.fail_json(msg="%s: the server refused: %s" % (step.words, " ".join((error_text or output).split())))
-    result: Dict[str, Any] = {"changed": bool(steps), "changes": [step.words for step in steps]}
+                module.fail_json(
+                    msg="{}: the server refused: {}".format(
+                        step.words, " ".join((error_text or output).split())
+                    )
+                )
+    result: dict[str, Any] = {"changed": bool(steps), "changes": [step.words for step in steps]}
     if steps:
         result["diff"] = {"before": "", "after": "\n".join(result["changes"]) + "\n"}
     module.exit_json(**result)

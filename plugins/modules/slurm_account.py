@@ -68,7 +68,8 @@ options:
         type: str
       limits:
         description:
-          - Limits by the names that sacctmgr(1) gives them, such as C(GrpTRES) or C(MaxWall). Times want quotes.
+          - Limits by the names that sacctmgr(1) gives them, such as C(GrpTRES) or C(MaxWall).
+          - Times want quotes.
           - The whole of them. A limit that is not named is lifted; without I(limits) none is touched.
         type: dict
   users:
@@ -90,7 +91,9 @@ options:
         description: The account of jobs that name none. Needed unless I(state=absent).
         type: str
       accounts:
-        description: All accounts that the user may charge; the default one need not be repeated. Others are left.
+        description:
+          - All accounts that the user may charge; the default one need not be repeated.
+          - The user leaves all others; without it none is left.
         type: list
         elements: str
       admin_level:
@@ -150,11 +153,12 @@ options:
         description: As for accounts, by the names of QOS limits, such as C(MaxTRESPerUser).
         type: dict
   exclusive:
-    description: Remove users, accounts and QOS of this cluster that are not declared (never C(root) or C(normal)).
+    description:
+      - Remove users, accounts and QOS of this cluster that are not declared (never C(root) or C(normal)).
     type: bool
     default: false
   dbd_host:
-    description: Where slurmdbd listens, for a host that has no slurm.conf yet. Empty takes it from slurm.conf.
+    description: Where slurmdbd listens, for a host that has no slurm.conf yet. Empty asks slurm.conf.
     type: str
     default: ""
   dbd_port:
@@ -215,27 +219,32 @@ commands:
   sample: ["add account name=physics cluster=lab parent=root"]
 """
 
-import os  # noqa: E402
-import shlex  # noqa: E402
-import tempfile  # noqa: E402
-import time  # noqa: E402
-from typing import Any, Dict, List  # noqa: E402
+import os
+import shlex
+import tempfile
+import time
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_account as accounting  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_account as accounting
 
-STATE: Dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
-NAME: Dict[str, Any] = {"type": "str", "required": True}
-WORDS: Dict[str, Any] = {"type": "list", "elements": "str"}
-TEXT: Dict[str, Any] = {"type": "str"}
-SHARES: Dict[str, Any] = {"fairshare": TEXT, "qos": WORDS, "default_qos": TEXT, "limits": {"type": "dict"}}
-
-
-def _entities(**options: Any) -> Dict[str, Any]:
-    return {"type": "list", "elements": "dict", "default": [], "options": dict(options, name=NAME, state=STATE)}
+STATE: dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+NAME: dict[str, Any] = {"type": "str", "required": True}
+WORDS: dict[str, Any] = {"type": "list", "elements": "str"}
+TEXT: dict[str, Any] = {"type": "str"}
+SHARES: dict[str, Any] = {"fairshare": TEXT, "qos": WORDS, "default_qos": TEXT, "limits": {"type": "dict"}}
 
 
-def argument_spec() -> Dict[str, Any]:
+def _entities(**options: Any) -> dict[str, Any]:
+    return {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": dict(options, name=NAME, state=STATE),
+    }
+
+
+def argument_spec() -> dict[str, Any]:
     """Return the module's arguments."""
     return {
         "cluster": NAME,
@@ -271,7 +280,7 @@ class Sacctmgr:
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.program = module.get_bin_path("sacctmgr")
-        self.environment: Dict[str, str] = {"LC_ALL": "C.UTF-8"}
+        self.environment: dict[str, str] = {"LC_ALL": "C.UTF-8"}
         if module.params["dbd_host"]:
             self.environment["SLURM_CONF"] = self._configuration()
 
@@ -280,10 +289,11 @@ class Sacctmgr:
         handle, path = tempfile.mkstemp(prefix="slurm_account-", suffix=".conf", dir=self.module.tmpdir)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(
-                "ClusterName=%s\nSlurmctldHost=localhost\nSlurmUser=slurm\nAuthType=auth/munge\n"
-                "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=%s\n"
-                "AccountingStoragePort=%d\n"
-                % (parameters["cluster"], parameters["dbd_host"], parameters["dbd_port"])
+                f"ClusterName={parameters['cluster']}\n"
+                "SlurmctldHost=localhost\nSlurmUser=slurm\nAuthType=auth/munge\n"
+                "AccountingStorageType=accounting_storage/slurmdbd\n"
+                f"AccountingStorageHost={parameters['dbd_host']}\n"
+                f"AccountingStoragePort={parameters['dbd_port']}\n"
             )
         return path
 
@@ -304,23 +314,26 @@ class Sacctmgr:
         if self.module.check_mode:
             return False
         self.module.fail_json(
-            msg="slurmdbd does not answer: %s (see `journalctl -u slurmdbd` on its host)"
-            % " ".join((error or output).split())[-300:]
+            msg="slurmdbd does not answer: {} (see `journalctl -u slurmdbd` on its host)".format(
+                " ".join((error or output).split())[-300:]
+            )
         )
         return False
 
-    def run(self, words: List[str]) -> Any:
+    def run(self, words: list[str]) -> Any:
         """Run sacctmgr and return (exit status, output, errors)."""
-        return self.module.run_command([self.program] + words, environ_update=self.environment)
+        return self.module.run_command([self.program, *words], environ_update=self.environment)
 
-    def show(self, words: List[str]) -> str:
+    def show(self, words: list[str]) -> str:
         """Return what ``sacctmgr show`` prints."""
-        code, output, error = self.run(["-n", "-P", "show"] + words)
+        code, output, error = self.run(["-n", "-P", "show", *words])
         if code != 0:
-            self.module.fail_json(msg="sacctmgr show %s: %s" % (words[0], " ".join((error or output).split())))
+            self.module.fail_json(
+                msg="sacctmgr show {}: {}".format(words[0], " ".join((error or output).split()))
+            )
         return str(output)
 
-    def jobs(self, account: str) -> List[str]:
+    def jobs(self, account: str) -> list[str]:
         """Return the jobs that run or wait in an account; none known when no slurmctld answers."""
         squeue = self.module.get_bin_path("squeue")
         if squeue is None:
@@ -331,11 +344,12 @@ class Sacctmgr:
 
     def apply(self, step: accounting.Step) -> None:
         """Make one step; fail with its words."""
-        code, output, error = self.run(["-i"] + step.argv)
+        code, output, error = self.run(["-i", *step.argv])
         if code != 0:
             self.module.fail_json(
-                msg="%s: sacctmgr refused `%s`: %s"
-                % (step.entity, shlex.join(step.argv), " ".join((error or output).split()))
+                msg="{}: sacctmgr refused `{}`: {}".format(
+                    step.entity, shlex.join(step.argv), " ".join((error or output).split())
+                )
             )
 
 
@@ -355,7 +369,7 @@ def main() -> None:
     if not module.check_mode:
         for step in steps:
             sacctmgr.apply(step)
-    result: Dict[str, Any] = {"changed": bool(steps), "commands": [shlex.join(step.argv) for step in steps]}
+    result: dict[str, Any] = {"changed": bool(steps), "commands": [shlex.join(step.argv) for step in steps]}
     if steps:
         result["diff"] = accounting.diff(steps)
     module.exit_json(**result)

@@ -7,8 +7,9 @@ DOCUMENTATION = r"""
 module: slurm_edit
 short_description: Refuse an edit of slurm.conf that would end or lose running jobs
 description:
-  - Compares the configuration to come with the one in place, asks slurmctld for its jobs, and fails where the edit
-    takes a node or partition from under a job, or changes a key that wants every slurmd stopped first.
+  - Compares the configuration to come with the one in place, asks slurmctld for its jobs, and fails where
+    the edit takes a node or partition from under a job, or changes a key that wants every slurmd stopped
+    first.
   - Changes nothing. What an edit needs by key is a table in C(module_utils/slurm_edits.py).
 options:
   settings:
@@ -75,10 +76,10 @@ edited:
   sample: [NodeName]
 """
 
-from typing import Any, Dict, List, Optional  # noqa: E402
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_config, slurm_edits  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_config, slurm_edits
 
 #: States of a node, as sinfo writes them, in which nothing runs and nothing starts.
 QUIET = ("drained", "down", "fail", "unknown", "powered_down")
@@ -93,16 +94,16 @@ def read(path: str) -> str:
         return ""
 
 
-def ask(module: AnsibleModule, words: List[str]) -> Optional[List[List[str]]]:
+def ask(module: AnsibleModule, words: list[str]) -> list[list[str]] | None:
     """Return the lines that a command of Slurm prints, split at ``|``; None where it has no answer."""
     program = module.get_bin_path(words[0])
     if program is None:
         return None
-    code, output, _error = module.run_command([program] + words[1:], environ_update={"LC_ALL": "C.UTF-8"})
+    code, output, _error = module.run_command([program, *words[1:]], environ_update={"LC_ALL": "C.UTF-8"})
     return [line.split("|") for line in str(output).splitlines()] if code == 0 else None
 
 
-def live(module: AnsibleModule) -> Optional[slurm_edits.Live]:
+def live(module: AnsibleModule) -> slurm_edits.Live | None:
     """Return slurmctld's jobs and nodes; None where it does not answer."""
     jobs = ask(module, ["squeue", "-h", "-a", "-t", "all_active", "-o", "%i|%P|%N"])
     if jobs is None:
@@ -111,7 +112,10 @@ def live(module: AnsibleModule) -> Optional[slurm_edits.Live]:
     if jobs is None or nodes is None:
         return None
     return slurm_edits.Live(
-        [slurm_edits.Job(job[0], job[1], tuple(slurm_config.expand(job[2]) if job[2] else ())) for job in jobs],
+        [
+            slurm_edits.Job(job[0], job[1], tuple(slurm_config.expand(job[2]) if job[2] else ()))
+            for job in jobs
+        ],
         [node[0] for node in nodes if node[1].rstrip("*~#!%$@^-").lower() in QUIET],
         [node[0] for node in nodes],
     )
@@ -135,7 +139,7 @@ def main() -> None:
     text = read(parameters["config"])
     if not text:
         module.exit_json(changed=False, need=slurm_edits.NONE, edited=[])
-    new: Dict[str, Any] = slurm_config.parse("\n".join(parameters["nodes"] + parameters["partitions"]))
+    new: dict[str, Any] = slurm_config.parse("\n".join(parameters["nodes"] + parameters["partitions"]))
     new["settings"] = parameters["settings"]
     try:
         old = slurm_config.parse(text)
@@ -146,9 +150,9 @@ def main() -> None:
     verdict = slurm_edits.judge(old, new, parameters["release"], live(module))
     if verdict.refusals and not parameters["allow_job_loss"]:
         module.fail_json(
-            msg="%s. Drain what is concerned (`scontrol update NodeName=... State=DRAIN Reason=...`), wait for the jobs"
-            " or cancel them, and run again; slurm_controller_allow_job_loss: true lets it pass all the same."
-            % "; ".join(verdict.refusals[:5])
+            msg=f"{'; '.join(verdict.refusals[:5])}. Drain what is concerned (`scontrol update NodeName=..."
+            " State=DRAIN Reason=...`), wait for the jobs or cancel them, and run again;"
+            " slurm_controller_allow_job_loss: true lets it pass all the same."
         )
     module.exit_json(changed=False, need=verdict.need, edited=verdict.changed)
 
