@@ -224,6 +224,7 @@ class RoleRun:
         self.queue = list(sabotages)
         self.results: list[Result] = []
         self._busy: dict[str, bool] = {}  # hosts broken in this round, and whether nothing may be added
+        self._red: set[Case] = set()  # cases that this round has turned red already
 
     def run(self) -> list[Result]:
         """Return one result a sabotage; the nodes are healed after every round."""
@@ -278,21 +279,23 @@ class RoleRun:
 
     def _round(self, baseline: dict[Case, Outcome]) -> str:
         """Break what can be broken together, heal once; returns why the role cannot go on, or nothing."""
-        self._busy = {}
+        self._busy, self._red = {}, set()
         broken: list[_Broken] = []
         ahead: dict[Case, Outcome] = dict(baseline)
         for sabotage in list(self.queue):
             hosts = self._place(sabotage, baseline)
-            if not hosts:
+            cases = {Case(sabotage.red, host) for host in hosts}
+            if not cases or cases & self._red:
                 continue
             if broken:
                 # What was broken before may reach this host: its test must still pass at this moment.
-                ahead = self.bench.cases(self.role, [Case(sabotage.red, host) for host in hosts])
+                ahead = self.bench.cases(self.role, cases)
                 if not passed(ahead, sabotage.red, hosts) and self._waits(sabotage, baseline, hosts):
                     continue
             self.queue.remove(sabotage)
             broken.append(self._break(sabotage, hosts, ahead))
             self._busy |= dict.fromkeys(hosts, sabotage.alone)
+            self._red |= cases
             if self.one_by_one:
                 break
         return self._heal(broken)
