@@ -50,6 +50,11 @@ def slurm_release(distributions: Sequence[str], releases: Mapping[str, str]) -> 
     return sorted({releases.get(name, f"unknown ({name})") for name in distributions})
 
 
+def slurm_hosts(hosts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return controllers as SlurmctldHost names them: ``head01(10.0.0.1)``."""
+    return [f"{host['name']}({host['address']})" for host in hosts]
+
+
 def slurm_packages(names: Sequence[str], version: str = "", hold: bool | None = None) -> list[dict[str, Any]]:
     """Return packages as converge takes them, each with the version and the hold given."""
     extra: dict[str, Any] = {"version": version} if version else {}
@@ -66,6 +71,7 @@ class FilterModule:
         return {
             "secret_size": _plain(secret_size),
             "slurm_settings": _plain(slurm_settings),
+            "slurm_hosts": _plain(slurm_hosts),
             "slurm_packages": slurm_packages,
             "slurm_release": _plain(slurm_release),
             "slurm_node_lines": _plain(slurm_config.node_lines),

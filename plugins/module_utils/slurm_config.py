@@ -222,5 +222,7 @@ def parse(text: str) -> dict[str, Any]:
         elif key.lower() == "partitionname":
             partitions[value.split()[0]] = line
         else:
-            settings[key.strip()] = value.strip()
+            # SlurmctldHost is the one key that stands there more than once.
+            before = settings.get(key.strip())
+            settings[key.strip()] = f"{before},{value.strip()}" if before else value.strip()
     return {"settings": settings, "nodes": nodes, "partitions": partitions}

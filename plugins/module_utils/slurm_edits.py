@@ -203,34 +203,21 @@ def _shape(line: str) -> str:
 
 
 def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Live | None) -> Verdict:
-    """Compare two configurations ({settings, nodes, partitions}; the old settings are start lines alone).
+    """Compare the configuration in place with the one to come: {settings, nodes, partitions}, and for the old
+    one ``started``, the start lines that were last declared.
 
-    Refused is what would end or lose a job: a key of the class STOP_FIRST while anything runs or could start,
-    a node that goes or changes its shape under a job, a partition that goes from under one.
+    Refused is what would end or lose a job: a declared key of the class STOP_FIRST that changes while anything
+    runs or could start, a node that goes or changes its shape under a job, a partition that goes from under one.
     """
-    fixed = {key: value for key, value in new["settings"].items() if edit_class(key, release) == STOP_FIRST}
-    before = {key: value for key, value in old["settings"].items() if edit_class(key, release) == STOP_FIRST}
-    refusals: list[str] = []
-    keys = changes(before, fixed) if before else []
-    for key in keys:
-        if live is None:
-            refusals.append(f"{key} changes and slurmctld does not answer, so nobody knows which jobs run")
-        elif live.jobs and any(job.nodes for job in live.jobs):
-            running = [job.ident for job in live.jobs if job.nodes]
-            refusals.append(
-                "{} changes ({}) while jobs run: {}".format(key, _why(key), ", ".join(running[:5]))
-            )
-        elif set(live.nodes) - set(live.idle_nodes):
-            free = sorted(set(live.nodes) - set(live.idle_nodes))
-            refusals.append(
-                "{} changes ({}) while jobs can start on {}".format(key, _why(key), ", ".join(free[:5]))
-            )
-    changed = list(keys)
-    classes = [STOP_FIRST] * len(keys)
+    edited = changes(old["settings"], new["settings"])
     for kind, name in ((NODES, "nodes"), (PARTITIONS, "partitions")):
         if old[name] != new[name]:
-            changed.append(kind)
-            classes.append(edit_class(kind, release))
+            edited.append(kind)
+    fixed = {key: value for key, value in new["settings"].items() if edit_class(key, release) == STOP_FIRST}
+    started = {key: value for key, value in old["started"].items() if edit_class(key, release) == STOP_FIRST}
+    # What somebody wrote into the file by hand is put right whatever runs: the daemons never were told of it.
+    stopping = changes(started, fixed) if started else []
+    refusals = [why for key in stopping for why in _at_work(key, live)]
     for job in live.jobs if live else ():
         for node in job.nodes:
             if node in old["nodes"] and node not in new["nodes"]:
@@ -240,7 +227,21 @@ def judge(old: Mapping[str, Any], new: Mapping[str, Any], release: str, live: Li
         for partition in job.partition.split(","):
             if partition in old["partitions"] and partition not in new["partitions"]:
                 refusals.append(f"partition {partition} goes while job {job.ident} uses it")
-    return Verdict(strongest(classes), changed, sorted(set(refusals)))
+    need = strongest(edit_class(key, release) for key in edited + stopping)
+    return Verdict(need, sorted(set(edited + stopping)), sorted(set(refusals)))
+
+
+def _at_work(key: str, live: Live | None) -> list[str]:
+    """Return why a key that wants every slurmd stopped cannot change now; nothing when all of them rest."""
+    if live is None:
+        return [f"{key} changes and slurmctld does not answer, so nobody knows which jobs run"]
+    running = [job.ident for job in live.jobs if job.nodes]
+    if running:
+        return [f"{key} changes ({_why(key)}) while jobs run: {', '.join(running[:5])}"]
+    free = sorted(set(live.nodes) - set(live.idle_nodes))
+    if free:
+        return [f"{key} changes ({_why(key)}) while jobs can start on {', '.join(free[:5])}"]
+    return []
 
 
 def _why(key: str) -> str:

@@ -13,7 +13,7 @@ description:
   - Changes nothing. What an edit needs by key is a table in C(module_utils/slurm_edits.py).
 options:
   settings:
-    description: The settings of slurm.conf to come.
+    description: The settings of slurm.conf to come, SlurmctldHost among them.
     type: dict
     required: true
   nodes:
@@ -64,12 +64,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 need:
-  description: What nodes, partitions and the keys that want every slurmd stopped need.
+  description:
+    - "What the edit needs: C(none), C(reconfigure), C(restart_controller), C(restart_daemons) or C(stop_first)."
   returned: always
   type: str
   sample: reconfigure
 edited:
-  description: What differs among them.
+  description: The keys that differ.
   returned: always
   type: list
   elements: str
@@ -140,13 +141,13 @@ def main() -> None:
     if not text:
         module.exit_json(changed=False, need=slurm_edits.NONE, edited=[])
     new: dict[str, Any] = slurm_config.parse("\n".join(parameters["nodes"] + parameters["partitions"]))
-    new["settings"] = parameters["settings"]
+    new["settings"] = {key: slurm_config.render(value) for key, value in parameters["settings"].items()}
     try:
         old = slurm_config.parse(text)
     except slurm_config.SlurmDataError:
         # A file that somebody broke by hand: what it says is no measure of anything.
-        old = {"nodes": {}, "partitions": {}}
-    old["settings"] = slurm_edits.parse_start_lines(read(parameters["start_file"]))
+        old = {"settings": {}, "nodes": {}, "partitions": {}}
+    old["started"] = slurm_edits.parse_start_lines(read(parameters["start_file"]))
     verdict = slurm_edits.judge(old, new, parameters["release"], live(module))
     if verdict.refusals and not parameters["allow_job_loss"]:
         module.fail_json(

@@ -112,7 +112,7 @@ def test_start_lines_are_read_back_from_their_comments() -> None:
 def conf(nodes: str = "", partitions: str = "main", **settings: str) -> dict[str, object]:
     lines = [f"NodeName={name} CPUs=4 RealMemory=100" for name in nodes.split()]
     lines += [f"PartitionName={name} Nodes=ALL" for name in partitions.split()]
-    return {**slurm_config.parse("\n".join(lines)), "settings": settings}
+    return {**slurm_config.parse("\n".join(lines)), "settings": settings, "started": settings}
 
 
 def live(*jobs: edits.Job, idle: str = "") -> edits.Live:
@@ -184,6 +184,23 @@ def test_what_wants_every_slurmd_stopped_passes_when_they_rest() -> None:
     assert edits.judge(old, new, "24.11", live(WAITING, idle="n1 n2")).refusals == []
     # The first run has nothing to compare with.
     assert edits.judge(conf(""), new, "24.11", None).refusals == []
+
+
+def test_settings_need_what_their_keys_need() -> None:
+    def need(**settings: str) -> str:
+        return edits.judge(conf(KillWait="30", SlurmdPort="1"), conf(**settings), "24.11", live(RUNNING)).need
+
+    assert need(KillWait="30", SlurmdPort="1") == edits.NONE
+    assert need(KillWait="60", SlurmdPort="1") == edits.RECONFIGURE
+    assert need(KillWait="60", SlurmdPort="2") == edits.RESTART_DAEMONS
+
+
+def test_what_was_written_by_hand_is_put_right_under_jobs() -> None:
+    """The daemons never were told of it: what they started with is what was declared."""
+    old, new = conf(SlurmdSpoolDir="/hand"), conf(SlurmdSpoolDir="/a")
+    old["started"] = {"SlurmdSpoolDir": "/a"}
+    verdict = edits.judge(old, new, "24.11", live(RUNNING))
+    assert verdict == edits.Verdict(edits.STOP_FIRST, ["SlurmdSpoolDir"], [])
 
 
 def test_the_roles_and_the_table_of_distributions_agree() -> None:
