@@ -316,7 +316,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             with contextlib.suppress(AnsibleError):
                 source = source or self._find_needle(folder, src)
         if not os.path.isfile(source):
-            raise self._mistake(f"{item['label']}: src: {src} is not among the templates (or files) of the role")
+            raise self._mistake(
+                f"{item['label']}: src: {src} is not among the templates (or files) of the role"
+            )
         if src.endswith(".j2"):
             return self._render(item, source, task_vars, templars).encode(errors="surrogateescape")
         real = self._loader.get_real_file(source)  # decrypts what ansible-vault has encrypted

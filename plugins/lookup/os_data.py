@@ -61,14 +61,17 @@ class LookupModule(LookupBase):
         variables = variables or {}
         facts = variables.get("ansible_facts") or {}
         missing = [
-            name for name in ("os_family", "distribution", "distribution_major_version") if not facts.get(name)
+            name
+            for name in ("os_family", "distribution", "distribution_major_version")
+            if not facts.get(name)
         ]
         if missing:
             raise AnsibleLookupError(
                 f"os_data needs the fact {missing[0]} of {variables.get('inventory_hostname', 'this host')}: "
                 "run the module coldiron.cluster.os_facts first (site.yml does)"
             )
-        return [self._data(str(term), facts, variables) for term in terms]
+        found = [self._data(str(term), facts, variables) for term in terms]
+        return found if self._templar is None else list(self._templar.template(found))
 
     def _data(self, role: str, facts: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         folder = COLLECTION_ROLES / role / "vars"

@@ -50,14 +50,22 @@ STALE_LISTS = re.compile(
 )
 TELLING = r"(?i)(?!E: Sub-process|Errors were).*(^E: |error|fatal|invalid|could not|cannot|no match|no space left|read-only)"
 # A mount namespace in which a validator finds the staged files in their final places, over the live ones.
-SHOW_STAGED = "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
+SHOW_STAGED = (
+    "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
+)
 SHOW_STAGED += ' shift 2; n=$((n - 1)); done; exec "$@"'
 UNIT_FACTS = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload"
 UNIT_PLACES = ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
 UNIT_PATHS = (*(f"{place}/systemd/system/" for place in UNIT_PLACES), "/etc/fstab", "/etc/crypttab")
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "transient")
 RUNNING = ("active", "reloading", "activating", "refreshing")
-PAST = {"mask": "masked", "unmask": "unmasked", "enable": "enabled", "disable": "disabled", "start": "started"}
+PAST = {
+    "mask": "masked",
+    "unmask": "unmasked",
+    "enable": "enabled",
+    "disable": "disabled",
+    "start": "started",
+}
 PAST.update(stop="stopped", restart="restarted", reload="reloaded")
 
 
@@ -80,7 +88,10 @@ class Done:
         lines = [line.strip() for line in self.out.splitlines()]
         why = [number for number, line in enumerate(lines) if re.match(TELLING, line)]
         why += [number + 1 for number in why if lines[number].startswith("dpkg: error")]
-        return " | ".join(dict.fromkeys(lines[number] for number in sorted(why)[:6] if number < len(lines))) or self.tail()
+        return (
+            " | ".join(dict.fromkeys(lines[number] for number in sorted(why)[:6] if number < len(lines)))
+            or self.tail()
+        )
 
 
 def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
@@ -98,7 +109,9 @@ def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
         actions.append((os.POSIX_SPAWN_DUP2, said, 2) if errors else silent)
         environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", DEBIAN_FRONTEND="noninteractive")
         try:
-            pid = os.posix_spawnp(argv[0], argv, environment, file_actions=actions, setsigdef=[signal.SIGPIPE])
+            pid = os.posix_spawnp(
+                argv[0], argv, environment, file_actions=actions, setsigdef=[signal.SIGPIPE]
+            )
         except FileNotFoundError:
             return Done(127, f"{argv[0]}: command not found")
         rc = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -158,7 +171,13 @@ def plan_accounts(
             steps += [(name, ["userdel", *(["-r"] if want["remove"] else []), name], "")] if have else []
             continue
         primary = want["group"] or (name if not have and name in names.values() else None)
-        options = {"-c": want["comment"], "-d": want["home"], "-g": primary, "-s": want["shell"], "-u": want["uid"]}
+        options = {
+            "-c": want["comment"],
+            "-d": want["home"],
+            "-g": primary,
+            "-s": want["shell"],
+            "-u": want["uid"],
+        }
         if have:
             now = {"-c": have[4], "-d": have[5], "-g": have[3], "-s": have[6], "-u": have[2]}
             options["-g"] = have[3] if primary == names.get(have[3]) else primary
@@ -166,7 +185,9 @@ def plan_accounts(
         change = [part for flag, value in options.items() if value is not None for part in (flag, value)]
         if want["groups"] is not None:
             member = {row[0] for row in group.values() if name in row[3].split(",")}
-            others = {names.get(entry, entry) for entry in want["groups"]} - {names.get(primary or "", primary)}
+            others = {names.get(entry, entry) for entry in want["groups"]} - {
+                names.get(primary or "", primary)
+            }
             others |= member if want["append"] else set()
             change += ["-G", ",".join(sorted(others))] if others != member else []
         if not have:
@@ -192,7 +213,11 @@ def due(unit: Mapping, stamps: dict[str, str], loaded: dict[str, str]) -> str:
     """
 
     def stale(globs: list[str]) -> bool:
-        return any(not seen or stamps.get(path, seen) != seen for path, seen in loaded.items() if matches(path, globs))
+        return any(
+            not seen or stamps.get(path, seen) != seen
+            for path, seen in loaded.items()
+            if matches(path, globs)
+        )
 
     return "restart" if stale(unit["restart_on"]) else "reload" if stale(unit["reload_on"]) else ""
 
@@ -259,7 +284,9 @@ class Converge:
 
     def result(self) -> Mapping:
         said = {word: getattr(self, word) for word in ("packages", "users", "paths", "sysctl", "units")}
-        changed = any(said.values()) and (any(self.units.values()) or any(said[word] for word in said if word != "units"))
+        changed = any(said.values()) and (
+            any(self.units.values()) or any(said[word] for word in said if word != "units")
+        )
         return dict(said, changed=changed, diff=self.diff, warnings=self.warnings)
 
     def lock(self) -> int:
@@ -271,7 +298,9 @@ class Converge:
                 return fd
             except BlockingIOError:
                 time.sleep(0.2)
-        raise Refusal(f"another converge call has been at work on this node for {LOCK_SECONDS} s: wait or end it")
+        raise Refusal(
+            f"another converge call has been at work on this node for {LOCK_SECONDS} s: wait or end it"
+        )
 
     def not_booted(self) -> bool:
         """No systemd to talk to: a chroot, an image that is being made."""
@@ -326,7 +355,9 @@ class Converge:
             raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
         if not wanted:
             return
-        plan = plan_packages(wanted, (self.installed_deb if apt else self.installed_rpm)([want["name"] for want in wanted]))
+        plan = plan_packages(
+            wanted, (self.installed_deb if apt else self.installed_rpm)([want["name"] for want in wanted])
+        )
         if not self.check:
             names = plan["install"] + plan["remove"]
             holding = ["apt-mark"] if apt else ["dnf", "-y", "versionlock"]
@@ -340,7 +371,12 @@ class Converge:
         self.packages = list(dict.fromkeys(name for names in plan.values() for name in names))
 
     def installed_deb(self, names: list[str]) -> dict[str, tuple[str, bool]]:
-        query = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n"]
+        query = [
+            "dpkg-query",
+            "-W",
+            "-f",
+            "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n",
+        ]
         found: dict[str, tuple[str, bool]] = {}
         for line in self.run([*query, "--", *names], errors=False).out.splitlines():
             status, name, arch, version, _ = line.split("\t")
@@ -354,7 +390,9 @@ class Converge:
         return found
 
     def installed_rpm(self, names: list[str]) -> dict[str, tuple[str, bool]]:
-        locks = (self.read("/etc/dnf/plugins/versionlock.list") + self.read("/etc/dnf/versionlock.toml")).decode()
+        locks = (
+            self.read("/etc/dnf/plugins/versionlock.list") + self.read("/etc/dnf/versionlock.toml")
+        ).decode()
         held = {line.rsplit("-", 2)[0] for line in locks.splitlines() if line and line[0] not in "#!"}
         held |= set(re.findall(r'^name *= *"(.*)"', locks, re.M))
         said = self.run(["rpm", "-q", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n", "--", *names]).out
@@ -451,7 +489,9 @@ class Converge:
 
     def do_paths(self) -> None:
         entries = self.wanted["paths"]
-        entries = entries + [{"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)]
+        entries = entries + [
+            {"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)
+        ]
         changes = [change for change in map(self.compare, entries) if change]
         self.read_records([entry["path"] for entry, _, _, _ in changes])
         diff = [self.diff_of(*change) for change in changes] if self.wanted["diff"] else []
@@ -478,12 +518,16 @@ class Converge:
                 self.give(self.at(entry["path"]), entry)
             elif what == "stage":
                 self.swap(entry)
-            elif what == "remove" and os.path.isdir(self.at(entry["path"])) and self.mounted_in(entry["path"]):
+            elif (
+                what == "remove" and os.path.isdir(self.at(entry["path"])) and self.mounted_in(entry["path"])
+            ):
                 raise Refusal(f"{entry['label']} holds a mount point and is not removed")
             elif what == "remove":
                 self.erase(self.at(entry["path"]))
         if os.path.exists(self.at("/sys/fs/selinux/enforce")):
-            self.run(["restorecon", "-F", *(self.at(entry["path"]) for entry, what in changes if what != "remove")])
+            self.run(
+                ["restorecon", "-F", *(self.at(entry["path"]) for entry, what in changes if what != "remove")]
+            )
 
     def compare(self, entry: Mapping) -> Change | None:
         """What to do about one path; None where the node is as declared."""
@@ -499,10 +543,16 @@ class Converge:
         if entry["state"] == "absent":
             return (entry, "remove", b"present\n", b"") if form else None
         if form and (form == stat.S_IFDIR) != (kind == "directory"):
-            raise Refusal(f"{entry['label']} is {'a' if form == stat.S_IFDIR else 'not a'} directory on this node")
+            raise Refusal(
+                f"{entry['label']} is {'a' if form == stat.S_IFDIR else 'not a'} directory on this node"
+            )
         if kind == "link":
             now = os.readlink(real).encode() if form == stat.S_IFLNK else b""
-            return None if now == entry["src"].encode() else (entry, "stage", now + b"\n", entry["src"].encode() + b"\n")
+            return (
+                None
+                if now == entry["src"].encode()
+                else (entry, "stage", now + b"\n", entry["src"].encode() + b"\n")
+            )
         owner = (entry["mode"], self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
         have = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) if status else None
         if kind == "file":
@@ -521,7 +571,9 @@ class Converge:
         for part in followed.split("/")[1:]:
             holder, walked = walked, os.path.join(walked, part)
             if os.path.islink(walked) and os.stat(holder).st_uid != 0:
-                raise Refusal(f"{entry['label']}: {walked} is a link made by another user than root: not followed")
+                raise Refusal(
+                    f"{entry['label']}: {walked} is a link made by another user than root: not followed"
+                )
 
     def diff_of(self, entry: Mapping, what: str, before: bytes, after: bytes) -> dict[str, str]:
         """One diff a path; what is secret is shown nowhere."""
@@ -530,8 +582,17 @@ class Converge:
             texts = ["[secret: not shown]\n", "[secret: not shown, but other]\n"]
         elif b"\0" in before + after or len(before + after) > 200_000:
             texts = [f"[{len(text)} bytes: not shown]\n" for text in (before, after)]
-        owner = f" ({entry['mode']:04o} {entry['owner']}:{entry['group']})" if "mode" in entry and what != "attributes" else ""
-        return {"before_header": entry["path"], "after_header": entry["path"] + owner, "before": texts[0], "after": texts[1]}
+        owner = (
+            f" ({entry['mode']:04o} {entry['owner']}:{entry['group']})"
+            if "mode" in entry and what != "attributes"
+            else ""
+        )
+        return {
+            "before_header": entry["path"],
+            "after_header": entry["path"] + owner,
+            "before": texts[0],
+            "after": texts[1],
+        }
 
     def unnamed(self, entries: list[Mapping]) -> list[str]:
         """What lies in a directory that the declaration has to itself, and is not named by it."""
@@ -614,8 +675,13 @@ class Converge:
                 if not os.path.isdir(path):
                     entry = {"kind": "file", "content": "", "owner": "root", "group": "root", "mode": 0o644}
                     self.build(entry, self.staged(path, make=True), path)
-            layers = [(stage, place, top) for place, stage in self.stages.items() for top in os.listdir(stage)]
-            inside += [str(len(layers)), *(part for s, p, top in layers for part in (f"{s}/{top}", f"{p}/{top}"))]
+            layers = [
+                (stage, place, top) for place, stage in self.stages.items() for top in os.listdir(stage)
+            ]
+            inside += [
+                str(len(layers)),
+                *(part for s, p, top in layers for part in (f"{s}/{top}", f"{p}/{top}")),
+            ]
             together = self.run([*inside, "true"]).rc == 0
         for entry, argv in checks:
             if not together and "%s" not in " ".join(argv):
@@ -625,7 +691,9 @@ class Converge:
             command = ["timeout", "60", *(part.replace("%s", path) for part in argv)]
             done = self.run(inside + command if together else command)
             if done.rc:
-                raise Refusal(f"{entry['label']} is not valid, nothing was changed: {argv[0]}: {done.tail(4)}")
+                raise Refusal(
+                    f"{entry['label']} is not valid, nothing was changed: {argv[0]}: {done.tail(4)}"
+                )
 
     def swap(self, entry: Mapping) -> None:
         real = self.at(entry["path"])
@@ -648,7 +716,9 @@ class Converge:
             except ValueError:
                 loaded = {}  # cut off by a power failure: the unit has started anew since
             globs = unit["restart_on"] + unit["reload_on"]
-            self.loaded[unit["name"]] = dict(loaded, **{path: "" for path in changing if matches(path, globs)})
+            self.loaded[unit["name"]] = dict(
+                loaded, **{path: "" for path in changing if matches(path, globs)}
+            )
 
     def keep(self, unit: Mapping, loaded: dict[str, str]) -> None:
         record, text = f"{RECORDS}/{unit['name']}.json", json.dumps(loaded, sort_keys=True).encode()
@@ -659,7 +729,9 @@ class Converge:
 
     def has_loaded(self, unit: Mapping) -> None:
         globs = unit["restart_on"] + unit["reload_on"]
-        loaded = {path: seen for path, seen in self.loaded[unit["name"]].items() if seen or not matches(path, globs)}
+        loaded = {
+            path: seen for path, seen in self.loaded[unit["name"]].items() if seen or not matches(path, globs)
+        }
         loaded.update({path: stamp for path, stamp in self.stamps.items() if matches(path, globs)})
         self.keep(unit, loaded)
 
@@ -685,12 +757,27 @@ class Converge:
 
     def show(self, names: list[str]) -> dict[str, dict[str, str]]:
         if self.offline:
-            states = {name: self.run(["systemctl", "is-enabled", name], errors=False).out.strip() for name in names}
-            dead = {"ActiveState": "inactive", "SubState": "dead", "NeedDaemonReload": "no", "CanReload": "no"}
-            load = {name: "loaded" if word not in ("", "not-found") else "not-found" for name, word in states.items()}
-            return {name: dict(dead, LoadState=load[name], UnitFileState=word) for name, word in states.items()}
+            states = {
+                name: self.run(["systemctl", "is-enabled", name], errors=False).out.strip() for name in names
+            }
+            dead = {
+                "ActiveState": "inactive",
+                "SubState": "dead",
+                "NeedDaemonReload": "no",
+                "CanReload": "no",
+            }
+            load = {
+                name: "loaded" if word not in ("", "not-found") else "not-found"
+                for name, word in states.items()
+            }
+            return {
+                name: dict(dead, LoadState=load[name], UnitFileState=word) for name, word in states.items()
+            }
         done = self.run(["systemctl", "show", "-p", UNIT_FACTS, "--", *names], errors=False)
-        blocks = [dict(line.split("=", 1) for line in block.splitlines()) for block in done.out.strip().split("\n\n")]
+        blocks = [
+            dict(line.split("=", 1) for line in block.splitlines())
+            for block in done.out.strip().split("\n\n")
+        ]
         if done.rc or len(blocks) != len(names):
             raise Refusal(f"systemctl does not answer: {done.tail()}")
         return dict(zip(names, blocks))
@@ -706,7 +793,11 @@ class Converge:
         plans = {}
         for unit in units:
             name, fact = unit["name"], facts[unit["name"]]
-            if fact["LoadState"] == "not-found" and not self.check and (unit["state"] == "started" or unit["enabled"]):
+            if (
+                fact["LoadState"] == "not-found"
+                and not self.check
+                and (unit["state"] == "started" or unit["enabled"])
+            ):
                 raise Refusal(f"unit {name} does not exist on this node: is its package among packages?")
             plans[name] = plan_unit(unit, fact, due(unit, self.stamps, self.loaded[name]), self.offline)
         for group in (("mask", "unmask"), ("enable", "disable"), ("start", "stop"), ("restart", "reload")):
@@ -738,12 +829,19 @@ class Converge:
 
     def last_words(self, name: str) -> str:
         done = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"])
-        return f"the last words of {name}: {done.tail(6)}" if done.out.strip() else f"{name} left no word in the journal"
+        return (
+            f"the last words of {name}: {done.tail(6)}"
+            if done.out.strip()
+            else f"{name} left no word in the journal"
+        )
 
 
 def explain(error: OSError) -> str:
     """One sentence for what the operating system refused."""
-    advice = {errno.ENOSPC: "the file system is full; make room and run again", errno.EDQUOT: "the quota is used up"}
+    advice = {
+        errno.ENOSPC: "the file system is full; make room and run again",
+        errno.EDQUOT: "the quota is used up",
+    }
     advice[errno.EROFS] = "the file system is mounted read-only"
     advice[errno.EBUSY] = "it is a mount point and cannot be replaced"
     where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)

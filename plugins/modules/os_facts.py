@@ -70,7 +70,9 @@ def distribution(release, debian_version):
     version = release.get("VERSION_ID", "NA")
     if ident == "debian" and debian_version.strip()[:1].isdigit():
         version = debian_version.strip()
-    family = next((FAMILIES[word] for word in [ident, *release.get("ID_LIKE", "").split()] if word in FAMILIES), "NA")
+    family = next(
+        (FAMILIES[word] for word in [ident, *release.get("ID_LIKE", "").split()] if word in FAMILIES), "NA"
+    )
     words = release.get("VERSION", "").partition("(")[2].rstrip(")").split(",")[0].strip()
     return {
         "os_family": family,
@@ -85,7 +87,9 @@ def virtualization(root):
     """container, the hypervisor's name in setup's words, or NA on metal."""
     if "container=" in first_of(root + "/proc/1/environ") or os.path.exists(root + "/run/systemd/container"):
         return "container"
-    words = (first_of(root + "/sys/class/dmi/id/sys_vendor") + first_of(root + "/sys/class/dmi/id/product_name")).lower()
+    words = (
+        first_of(root + "/sys/class/dmi/id/sys_vendor") + first_of(root + "/sys/class/dmi/id/product_name")
+    ).lower()
     return next((name for word, name in VENDORS.items() if word in words), "NA")
 
 

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def load(kind: str, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"coldiron_test_{kind}_{name}", ROOT / "plugins" / kind / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"coldiron_test_{kind}_{name}", ROOT / "plugins" / kind / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
@@ -99,7 +101,9 @@ class System:
     def do_systemctl(self, argv: list[str]) -> tuple[int, str]:
         if argv[1] == "show":
             names = argv[argv.index("--") + 1 :]
-            return 0, "\n\n".join(self.properties(self.units.get(name, Unit(load="not-found", file=""))) for name in names)
+            return 0, "\n\n".join(
+                self.properties(self.units.get(name, Unit(load="not-found", file=""))) for name in names
+            )
         if argv[1] in ("daemon-reload", "reset-failed"):
             return 0, ""
         unit = self.units.setdefault(argv[2], Unit())
@@ -129,7 +133,9 @@ class Action(action.ActionModule):  # type: ignore[misc, name-defined]
 
     send: Callable[[str], dict[str, Any]]
 
-    def _execute_module(self, module_name: Any = None, module_args: Any = None, **_kwargs: Any) -> dict[str, Any]:
+    def _execute_module(
+        self, module_name: Any = None, module_args: Any = None, **_kwargs: Any
+    ) -> dict[str, Any]:
         assert list(module_args) == ["payload"]
         return self.send(json.dumps(module_args))
 
@@ -167,7 +173,14 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for folder in ("etc", "var/lib/dpkg/updates", "var/lib/apt/lists", "usr/sbin", "usr/bin", "run/systemd/system"):
+        for folder in (
+            "etc",
+            "var/lib/dpkg/updates",
+            "var/lib/apt/lists",
+            "usr/sbin",
+            "usr/bin",
+            "run/systemd/system",
+        ):
             (root / folder).mkdir(parents=True, exist_ok=True)
         (root / "usr/bin/dpkg-query").touch()
         (root / "var/lib/apt/lists/mirror_Packages").touch()

@@ -35,7 +35,10 @@ FILE: dict[str, Any] = {"dest": "/etc/x", "content": "x"}
         ({"files": [{**FILE, "secret": "perhaps"}]}, "secret: wants true or false, not 'perhaps'"),
         ({"files": [{**FILE, "secret": True, "mode": "0644"}]}, "mode: a secret that every user may read"),
         ({"files": [{**FILE, "validate": "a 'b"}]}, "validate: is no command line: no closing quotation"),
-        ({"files": [{**FILE, "state": "absnt"}]}, "state: wants file or absent, not 'absnt'; did you mean absent?"),
+        (
+            {"files": [{**FILE, "state": "absnt"}]},
+            "state: wants file or absent, not 'absnt'; did you mean absent?",
+        ),
         ({"links": [{"path": "/etc/x"}]}, "links[0] /etc/x: src: is missing"),
         ({"packages": ["a=1"]}, "packages[0] a=1: name: wants a package's name"),
         ({"packages": ["-o"]}, "packages[0] -o: name: wants a package's name"),
@@ -43,7 +46,10 @@ FILE: dict[str, Any] = {"dest": "/etc/x", "content": "x"}
         ({"packages": [7]}, "packages[0]: wants a mapping with the key name, not a number"),
         ({"groups": [{"name": "g", "gid": "x"}]}, "groups[0] g: gid: wants a number, not 'x'"),
         ({"users": [{"name": "-r"}]}, "users[0] -r: name: wants a name"),
-        ({"users": [{"name": "a", "groups": "b"}]}, "users[0] a: groups: wants a list of strings, not a string"),
+        (
+            {"users": [{"name": "a", "groups": "b"}]},
+            "users[0] a: groups: wants a list of strings, not a string",
+        ),
         ({"users": [{"name": "a", "comment": "b:c"}]}, "comment: wants one line without a colon"),
         ({"sysctl": [{"name": "a.b"}], "sysctl_file": "/x"}, "sysctl[0] a.b: value: is missing"),
         ({"sysctl": [{"name": "a.b", "value": 1}]}, "sysctl_file: is missing"),
@@ -88,7 +94,11 @@ def test_defaults() -> None:
     declared, wrong = action.check_declaration(
         {
             "packages": ["a"],
-            "files": [FILE, {**FILE, "dest": "/etc/key", "secret": True}, {"dest": "/etc/old", "state": "absent"}],
+            "files": [
+                FILE,
+                {**FILE, "dest": "/etc/key", "secret": True},
+                {"dest": "/etc/old", "state": "absent"},
+            ],
             "directories": [{"path": "/etc/d"}],
             "units": [{"name": "chrony", "restart_on": ["/etc/*"]}, {"name": "x.timer", "masked": True}],
         }
@@ -115,7 +125,9 @@ def test_a_glob_may_match_nothing() -> None:
 
 
 def documented() -> dict[str, Any]:
-    options: dict[str, Any] = yaml.safe_load((ROOT / "plugins/modules/converge.yml").read_text())["DOCUMENTATION"]["options"]
+    options: dict[str, Any] = yaml.safe_load((ROOT / "plugins/modules/converge.yml").read_text())[
+        "DOCUMENTATION"
+    ]["options"]
     return options
 
 

@@ -19,7 +19,7 @@ TRIXIE = {"os_family": "Debian", "distribution": "Debian", "distribution_major_v
     ("release", "debian_version", "expected"),
     [
         ('ID=debian\nVERSION_ID="13"\nVERSION_CODENAME=trixie\n', "13.1\n", "Debian Debian 13.1 13 trixie"),
-        ('ID=debian\nVERSION_CODENAME=forky\n', "forky/sid\n", "Debian Debian NA NA forky"),
+        ("ID=debian\nVERSION_CODENAME=forky\n", "forky/sid\n", "Debian Debian NA NA forky"),
         (
             'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n',
             "trixie/sid\n",
@@ -91,7 +91,10 @@ def ask(role: Path, facts: dict[str, str], *terms: str) -> list[dict[str, Any]]:
     ("facts", "expected"),
     [
         (TRIXIE, {"packages": ["chrony"], "service": "chrony"}),
-        ({**TRIXIE, "distribution_major_version": "12"}, {"packages": ["chrony", "extra"], "service": "chrony"}),
+        (
+            {**TRIXIE, "distribution_major_version": "12"},
+            {"packages": ["chrony", "extra"], "service": "chrony"},
+        ),
         (
             {"os_family": "Debian", "distribution": "Ubuntu", "distribution_major_version": "24"},
             {"packages": ["chrony"], "service": "chronyd"},

@@ -73,7 +73,9 @@ def test_lists_that_were_never_fetched_are(node: Node) -> None:
 
 
 def test_a_dpkg_that_was_cut_off_is_finished(node: Node) -> None:
-    node.system.apt = [(100, "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct")]
+    node.system.apt = [
+        (100, "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct")
+    ]
     node.converge(packages=["a"])
     assert node.system.said("dpkg") == [["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]]
     assert len(installs(node)) == 2
@@ -119,7 +121,9 @@ def test_another_policy_comes_back(node: Node, outcome: str) -> None:
     node.system.other = ends
     if outcome == "dies":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module.Converge, "restore_policy", lambda self: None)  # killed: nothing is tidied up
+            patch.setattr(
+                module.Converge, "restore_policy", lambda self: None
+            )  # killed: nothing is tidied up
             with pytest.raises(KeyboardInterrupt):
                 node.converge(packages=["a"])
         assert "coldiron" in node.read("/usr/sbin/policy-rc.d")
@@ -191,7 +195,10 @@ def test_neither_apt_nor_dnf(node: Node) -> None:
 
 
 def test_accounts_that_are_there_cost_no_process(node: Node) -> None:
-    declared: dict[str, Any] = {"groups": [{"name": "root", "gid": 0}], "users": [{"name": "root", "shell": "/bin/bash"}]}
+    declared: dict[str, Any] = {
+        "groups": [{"name": "root", "gid": 0}],
+        "users": [{"name": "root", "shell": "/bin/bash"}],
+    }
     assert not node.converge(**declared)["changed"]
     assert node.system.calls == []
 

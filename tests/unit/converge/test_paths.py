@@ -171,7 +171,9 @@ def test_a_directory_in_the_way_is_refused(node: Node) -> None:
 
 def test_a_file_in_a_directorys_place_is_refused(node: Node) -> None:
     node.write("/etc/d", "x")
-    assert "directories[0] /etc/d is not a directory" in node.converge(directories=[{"path": "/etc/d"}])["msg"]
+    assert (
+        "directories[0] /etc/d is not a directory" in node.converge(directories=[{"path": "/etc/d"}])["msg"]
+    )
 
 
 def test_another_users_link_is_not_followed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,12 @@ def test_dying_between_two_swaps_leaves_whole_files(
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(28, "the file system is full"), (30, "mounted read-only"), (122, "the quota is used up"), (1, "not permitted")],
+    [
+        (28, "the file system is full"),
+        (30, "mounted read-only"),
+        (122, "the quota is used up"),
+        (1, "not permitted"),
+    ],
 )
 def test_what_the_kernel_refuses_is_one_sentence(
     node: Node, monkeypatch: pytest.MonkeyPatch, number: int, words: str

@@ -98,11 +98,16 @@ def test_the_insides_of_ansible_are_as_expected() -> None:
         "dest_path",
         "include_ansible_managed",
     ]
-    assert {"searchpath", "available_variables"} <= set(inspect.signature(Templar.copy_with_new_env).parameters)
+    assert {"searchpath", "available_variables"} <= set(
+        inspect.signature(Templar.copy_with_new_env).parameters
+    )
     assert isinstance(inspect.getattr_static(Templar, "available_variables"), property)
     assert {"escape_backslashes", "overrides"} <= set(inspect.signature(Templar.template).parameters)
     assert "self._update_module_args(" in inspect.getsource(ActionBase._execute_module)
-    assert list(inspect.signature(ActionBase._execute_module).parameters)[1:3] == ["module_name", "module_args"]
+    assert list(inspect.signature(ActionBase._execute_module).parameters)[1:3] == [
+        "module_name",
+        "module_args",
+    ]
 
 
 def test_nothing_but_the_standard_library() -> None:

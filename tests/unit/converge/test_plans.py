@@ -42,7 +42,11 @@ def test_packages(want: dict[str, Any], installed: dict[str, Any], plan: dict[st
     assert module.plan_packages([complete("packages", name="p", **want)], installed) == {**NOTHING, **plan}
 
 
-GROUPS = {"root": ["root", "x", "0", ""], "hpc": ["hpc", "x", "3000", "bob"], "alice": ["alice", "x", "2001", ""]}
+GROUPS = {
+    "root": ["root", "x", "0", ""],
+    "hpc": ["hpc", "x", "3000", "bob"],
+    "alice": ["alice", "x", "2001", ""],
+}
 ALICE = ["alice", "x", "2001", "3000", "Alice", "/home/alice", "/bin/bash"]
 SHADOW = {"alice": ["alice", "$6$old", "1", "", "", "", "", "", ""]}
 
@@ -78,7 +82,10 @@ def test_groups(group: dict[str, Any], command: str | None) -> None:
     ("user", "command"),
     [
         ({}, None),
-        ({"uid": 2001, "group": "hpc", "comment": "Alice", "home": "/home/alice", "shell": "/bin/bash"}, None),
+        (
+            {"uid": 2001, "group": "hpc", "comment": "Alice", "home": "/home/alice", "shell": "/bin/bash"},
+            None,
+        ),
         ({"group": "3000"}, None),
         ({"groups": []}, None),
         ({"uid": 2002}, "usermod -u 2002 alice"),
@@ -146,7 +153,9 @@ def test_due(loaded: dict[str, str], answer: str) -> None:
     assert module.due(unit, STAMPS, loaded) == answer
 
 
-def facts(active: str = "active", file: str = "enabled", sub: str = "running", reloads: str = "yes") -> dict[str, str]:
+def facts(
+    active: str = "active", file: str = "enabled", sub: str = "running", reloads: str = "yes"
+) -> dict[str, str]:
     return {"ActiveState": active, "UnitFileState": file, "SubState": sub, "CanReload": reloads}
 
 

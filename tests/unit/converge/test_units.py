@@ -165,7 +165,8 @@ def test_a_unit_that_should_be_stopped_may_be_missing(node: Node) -> None:
 def test_unit_files_are_read_again_before_anything_starts(node: Node) -> None:
     node.system.units["demo.service"] = Unit()
     node.converge(
-        files=[{"dest": "/etc/systemd/system/demo.service", "content": "[Service]\n"}], units=[{"name": "demo"}]
+        files=[{"dest": "/etc/systemd/system/demo.service", "content": "[Service]\n"}],
+        units=[{"name": "demo"}],
     )
     verbs = [argv[1] for argv in node.system.said("systemctl")]
     assert verbs == ["daemon-reload", "show", "enable", "start", "show"]
@@ -180,7 +181,9 @@ def test_units_that_systemd_knows_to_be_stale_are_read_again(running: Node) -> N
 def test_a_chroot_only_enables(node: Node) -> None:
     (node.root / "run/systemd/system").rmdir()
     node.system.units["demo.service"] = Unit()
-    result = node.converge(sysctl=[{"name": "no.such", "value": 1}], sysctl_file="/etc/s.conf", **declare("one"))
+    result = node.converge(
+        sysctl=[{"name": "no.such", "value": 1}], sysctl_file="/etc/s.conf", **declare("one")
+    )
     assert result["units"]["enabled"] == ["demo.service"]
     assert not result["units"]["started"]
     assert {argv[1] for argv in node.system.said("systemctl")} == {"is-enabled", "enable"}
@@ -203,7 +206,10 @@ def test_sysctl_is_written_where_it_differs(node: Node) -> None:
     node.write("/proc/sys/net/core/somaxconn", "128\n")
     node.write("/proc/sys/net/ipv4/tcp_rmem", "1\t2\t3\n")
     declared: dict[str, Any] = {
-        "sysctl": [{"name": "net.core.somaxconn", "value": 4096}, {"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}],
+        "sysctl": [
+            {"name": "net.core.somaxconn", "value": 4096},
+            {"name": "net.ipv4.tcp_rmem", "value": "1 2 3"},
+        ],
         "sysctl_file": "/etc/sysctl.d/90-x.conf",
     }
     module_files = node.converge(**declared)
