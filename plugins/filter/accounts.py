@@ -165,6 +165,7 @@ def accounts(
     shell: str,
     nologin: str,
     home_root: str,
+    home_mode: str,
     create_homes: bool,
 ) -> dict[str, list[Any]]:
     """Turn users_accounts and users_groups into lists for converge.
@@ -214,7 +215,10 @@ def accounts(
         if create_homes:
             owned = {"owner": name, "group": group}
             keys = [] if locked else [key.strip() for key in person.get("ssh_keys") or []]
-            declared["directories"].append({"path": f"{home}/.ssh", "mode": "0700", **owned})
+            declared["directories"] += [
+                {"path": home, "mode": home_mode, **owned},
+                {"path": f"{home}/.ssh", "mode": "0700", **owned},
+            ]
             declared["files"].append(
                 {
                     "dest": f"{home}/.ssh/authorized_keys",

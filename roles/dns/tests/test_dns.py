@@ -127,7 +127,7 @@ def test_a_node_carries_itself_and_the_heads_only(host, opts):
     known = {}
     for line in host.file("/etc/hosts").content_string.splitlines():
         words = line.split("#")[0].split()
-        known |= dict.fromkeys(words[1:], words[0])
+        known |= dict.fromkeys(words[1:], "".join(words[:1]))
     itself = [record for record in opts["dns_records"] if record["name"] == opts["dns_host"]]
     wanted = {}
     for one in [*opts["dns_servers"], *itself]:

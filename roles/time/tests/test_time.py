@@ -39,7 +39,7 @@ def test_a_node_follows_the_heads_and_nobody_else(host, opts, eventually):
         assert upstream | set(opts["time_peers"]) <= set(sources(host))
         return
     wanted = set(opts["time_servers"])
-    eventually(lambda: set(sources(host)) == wanted, seconds=10)
+    eventually(lambda: set(sources(host)) == wanted, seconds=3)
     eventually(lambda: any(followed for followed, _ in sources(host).values()), seconds=60, every=1)
 
 
@@ -58,7 +58,7 @@ def test_a_head_serves_its_networks_with_or_without_an_upstream(host, opts, even
         assert "Access allowed" in host.check_output(f"chronyc accheck {inside}"), network
     assert "Access denied" in host.run(f"chronyc accheck {STRANGER}").stdout
     # Stratum 0 means "not synchronised": nobody would follow such a server.
-    stratum = eventually(lambda: int(host.check_output("chronyc -c tracking").split(",")[2]), seconds=30)
+    stratum = eventually(lambda: int(host.check_output("chronyc -c tracking").split(",")[2]), seconds=8)
     followed = any(followed for followed, _ in sources(host).values())
     assert stratum == opts["time_local_stratum"] or followed
 

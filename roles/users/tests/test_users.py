@@ -101,8 +101,7 @@ def test_homes_are_their_owners(host, opts):
         home = host.file(f"{opts['users_home_root']}/{account['name']}")
         assert home.is_directory
         assert home.uid == account["uid"]
-        # sshd takes no key from a home that others may write to.
-        assert not home.mode & 0o022
+        assert home.mode == int(opts["users_home_mode"], 8)
 
 
 def test_keys_are_those_of_the_data(host, opts):
