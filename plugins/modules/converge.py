@@ -23,7 +23,7 @@ import zlib
 
 TYPE_CHECKING = False  # importing typing would cost each call some four milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     Mapping = dict[str, Any]
@@ -35,7 +35,7 @@ LOCK_SECONDS = 300
 POLICY = "/usr/sbin/policy-rc.d"
 POLICY_KEPT = POLICY + ".before-converge"
 POLICY_TEXT = f"""#!/bin/sh
-# Made by coldiron.cluster.converge while it installs packages, removed by it afterwards: a daemon that runs already
+# Made by coldiron.cluster.converge while it installs packages, and removed by it afterwards: a daemon that runs
 # may be restarted by its upgrade, no other is started before its configuration is there.
 [ ! -x {POLICY_KEPT} ] || {POLICY_KEPT} "$@" || exit $?
 systemctl is-active --quiet "$1" || exit 101
@@ -44,29 +44,29 @@ APT = "apt-get -y -q --no-install-recommends --allow-downgrades -o Dpkg::Use-Pty
 APT += " -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
 APT += f" -o DPkg::Lock::Timeout={LOCK_SECONDS} install"
 FINISH_DPKG = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
-STALE_LISTS = re.compile(
-    r"Unable to locate package|has no installation candidate|Version '.*' for '.*' was not found|404 +Not Found"
-    r"|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
+STALE_LISTS = (
+    "Unable to locate package|no installation candidate|Version '.*' for '.*' was not found|404 +Not Found"
 )
-TELLING = r"(?i)(?!E: Sub-process|Errors were).*(^E: |error|fatal|invalid|could not|cannot|no match|no space left|read-only)"
+STALE_LISTS += "|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
+TELLING = "(?i)(?!E: Sub-process|Errors were).*(^E: |error|fatal|invalid|could not|cannot|no match|no space|read-only)"
 # A mount namespace in which a validator finds the staged files in their final places, over the live ones.
 SHOW_STAGED = (
     "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
 )
 SHOW_STAGED += ' shift 2; n=$((n - 1)); done; exec "$@"'
 UNIT_FACTS = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload"
-UNIT_PLACES = ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
-UNIT_PATHS = (*(f"{place}/systemd/system/" for place in UNIT_PLACES), "/etc/fstab", "/etc/crypttab")
+UNIT_PATHS = tuple(
+    f"{place}/systemd/system/" for place in ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
+)
+UNIT_PATHS += ("/etc/fstab", "/etc/crypttab")
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "transient")
 RUNNING = ("active", "reloading", "activating", "refreshing")
+VERBS = (("mask", "unmask"), ("enable", "disable"), ("start", "stop"), ("restart", "reload"))
 PAST = {
-    "mask": "masked",
-    "unmask": "unmasked",
-    "enable": "enabled",
-    "disable": "disabled",
-    "start": "started",
+    verb: verb + ("ped" if verb == "stop" else "d" if verb[-1] == "e" else "ed")
+    for two in VERBS
+    for verb in two
 }
-PAST.update(stop="stopped", restart="restarted", reload="reloaded")
 
 
 class Refusal(Exception):
@@ -79,19 +79,13 @@ class Done:
     def __init__(self, rc: int, out: str) -> None:
         self.rc, self.out = rc, out
 
-    def tail(self, lines: int = 3) -> str:
-        said = [line.strip() for line in self.out.splitlines() if line.strip()]
-        return " | ".join(said[-lines:]) or f"exit status {self.rc}, without a word"
-
-    def reasons(self) -> str:
-        """The lines that say why, out of a package manager's many."""
-        lines = [line.strip() for line in self.out.splitlines()]
-        why = [number for number, line in enumerate(lines) if re.match(TELLING, line)]
-        why += [number + 1 for number in why if lines[number].startswith("dpkg: error")]
-        return (
-            " | ".join(dict.fromkeys(lines[number] for number in sorted(why)[:6] if number < len(lines)))
-            or self.tail()
-        )
+    def why(self) -> str:
+        """The lines that tell the reason, out of many; else the last ones."""
+        lines = [line.strip() for line in self.out.splitlines() if line.strip()]
+        telling = [number for number, line in enumerate(lines) if re.match(TELLING, line)]
+        telling += [number + 1 for number in telling if lines[number].startswith("dpkg: error")]
+        said = [lines[number] for number in sorted(set(telling)) if number < len(lines)][:6] or lines[-6:]
+        return " | ".join(dict.fromkeys(said)) or f"exit status {self.rc}, without a word"
 
 
 def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
@@ -108,6 +102,7 @@ def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
         silent = (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)
         actions.append((os.POSIX_SPAWN_DUP2, said, 2) if errors else silent)
         environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", DEBIAN_FRONTEND="noninteractive")
+        environment["NEEDRESTART_SUSPEND"] = "1"  # it would restart daemons of its own accord
         try:
             pid = os.posix_spawnp(
                 argv[0], argv, environment, file_actions=actions, setsigdef=[signal.SIGPIPE]
@@ -250,44 +245,40 @@ class Converge:
     def __init__(self, wanted: Mapping, root: str = "/", run: Callable[..., Done] = spawn) -> None:
         self.wanted, self.root, self.run = wanted, root.rstrip("/"), run
         self.check = wanted["check"]
-        self.packages: list[str] = []
-        self.users: list[str] = []
-        self.paths: list[str] = []
-        self.sysctl: list[str] = []
+        words = ("packages", "users", "paths", "sysctl", "warnings")
+        self.done: dict[str, list[str]] = {word: [] for word in words}
         self.units: dict[str, list[str]] = {word: [] for word in PAST.values()}
         self.diff: list[dict[str, str]] = []
-        self.warnings: list[str] = []
-        self.offline = self.not_booted()
-        self.stages: dict[str, str] = {}  # place: its staging directory
         self.stamps = {entry["path"]: entry["stamp"] for entry in wanted["paths"]}
         self.loaded: dict[str, dict[str, str]] = {}  # by unit
         self.tables: dict[str, dict[str, list[str]]] = {}
+        self.mounts = {line.split(" ")[4] for line in self.read("/proc/self/mountinfo").splitlines()}
+        self.stages = {f"{self.place(path + below)}/{STAGE}" for path in self.stamps for below in ("", "/x")}
+        # No systemd to talk to: a chroot, an image that is being made.
+        self.offline = os.environ.get("SYSTEMD_OFFLINE") == "1" or not os.path.isdir(
+            self.at("/run/systemd/system")
+        )
+        if not self.root and not self.offline:
+            self.offline = os.stat("/proc/1/root").st_ino != os.stat("/").st_ino
 
     def apply(self) -> None:
         lock = None if self.check else self.lock()
         try:
-            if lock is not None:  # what a call that was killed has left behind
-                self.restore_policy()
-                for path in {os.path.dirname(path) for path in self.stamps}:
-                    for place in self.places(path):
-                        self.erase(f"{place}/{STAGE}")
+            if lock is not None:
+                self.tidy()  # after a call that was killed
             self.do_packages()
             self.do_accounts()
             self.do_paths()
             self.do_sysctl()
             self.do_units()
         finally:
-            for stage in self.stages.values():
-                self.erase(stage)
             if lock is not None:
+                self.tidy()
                 os.close(lock)
 
     def result(self) -> Mapping:
-        said = {word: getattr(self, word) for word in ("packages", "users", "paths", "sysctl", "units")}
-        changed = any(said.values()) and (
-            any(self.units.values()) or any(said[word] for word in said if word != "units")
-        )
-        return dict(said, changed=changed, diff=self.diff, warnings=self.warnings)
+        changed = any(names for word, names in {**self.done, **self.units}.items() if word != "warnings")
+        return dict(self.done, units=self.units, changed=changed, diff=self.diff)
 
     def lock(self) -> int:
         """One call a node at a time: one whose connection broke may still be at work."""
@@ -302,19 +293,23 @@ class Converge:
             f"another converge call has been at work on this node for {LOCK_SECONDS} s: wait or end it"
         )
 
-    def not_booted(self) -> bool:
-        """No systemd to talk to: a chroot, an image that is being made."""
-        if os.environ.get("SYSTEMD_OFFLINE") == "1" or not os.path.isdir(self.at("/run/systemd/system")):
-            return True
-        try:
-            return not self.root and not os.path.samestat(os.stat("/proc/1/root"), os.stat("/"))
-        except OSError:
-            return True
+    def tidy(self) -> None:
+        for stage in self.stages:
+            self.erase(stage)
+        policy, kept = self.at(POLICY), self.at(POLICY_KEPT)
+        if os.path.lexists(kept):
+            os.rename(kept, policy)
+        elif os.path.lexists(policy) and "coldiron.cluster.converge" in self.read(POLICY):
+            os.unlink(policy)
 
     def at(self, path: str) -> str:
         return self.root + path
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str) -> str:
+        """A file's text, empty if there is none."""
+        return self.read_bytes(path).decode(errors="replace")
+
+    def read_bytes(self, path: str) -> bytes:
         try:
             with open(self.at(path), "rb") as stream:
                 return stream.read()
@@ -344,39 +339,33 @@ class Converge:
     def must(self, what: str, argv: list[str], data: str = "") -> None:
         done = self.run(argv, data)
         if done.rc:
-            raise Refusal(f"{what}: {argv[0]}: {done.reasons()}")
+            raise Refusal(f"{what}: {argv[0]}: {done.why()}")
 
     # Packages.
 
     def do_packages(self) -> None:
         wanted = self.wanted["packages"]
-        apt = os.path.exists(self.at("/usr/bin/dpkg-query"))
-        if wanted and not apt and not os.path.exists(self.at("/usr/bin/rpm")):
-            raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
         if not wanted:
             return
-        plan = plan_packages(
-            wanted, (self.installed_deb if apt else self.installed_rpm)([want["name"] for want in wanted])
-        )
+        apt = os.path.exists(self.at("/usr/bin/dpkg-query"))
+        if not apt and not os.path.exists(self.at("/usr/bin/rpm")):
+            raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
+        names = [want["name"] for want in wanted]
+        plan = plan_packages(wanted, self.installed_deb(names) if apt else self.installed_rpm(names))
         if not self.check:
-            names = plan["install"] + plan["remove"]
-            holding = ["apt-mark"] if apt else ["dnf", "-y", "versionlock"]
-            words = ("unhold", "hold") if apt else ("delete", "add")
+            hold = ["apt-mark", "hold"] if apt else ["dnf", "-y", "versionlock", "add"]
+            unhold = ["apt-mark", "unhold"] if apt else ["dnf", "-y", "versionlock", "delete"]
             if plan["unhold"]:
-                self.must("packages", [*holding, words[0], *plan["unhold"]])
-            if names:
+                self.must("packages", [*unhold, *plan["unhold"]])
+            if plan["install"] or plan["remove"]:
                 self.install_deb(plan) if apt else self.install_rpm(plan)
             if plan["hold"]:
-                self.must("packages", [*holding, words[1], *plan["hold"]])
-        self.packages = list(dict.fromkeys(name for names in plan.values() for name in names))
+                self.must("packages", [*hold, *plan["hold"]])
+        self.done["packages"] = list(dict.fromkeys(name for names in plan.values() for name in names))
 
     def installed_deb(self, names: list[str]) -> dict[str, tuple[str, bool]]:
-        query = [
-            "dpkg-query",
-            "-W",
-            "-f",
-            "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n",
-        ]
+        query = ["dpkg-query", "-W", "-f"]
+        query.append("${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n")
         found: dict[str, tuple[str, bool]] = {}
         for line in self.run([*query, "--", *names], errors=False).out.splitlines():
             status, name, arch, version, _ = line.split("\t")
@@ -390,9 +379,7 @@ class Converge:
         return found
 
     def installed_rpm(self, names: list[str]) -> dict[str, tuple[str, bool]]:
-        locks = (
-            self.read("/etc/dnf/plugins/versionlock.list") + self.read("/etc/dnf/versionlock.toml")
-        ).decode()
+        locks = self.read("/etc/dnf/plugins/versionlock.list") + self.read("/etc/dnf/versionlock.toml")
         held = {line.rsplit("-", 2)[0] for line in locks.splitlines() if line and line[0] not in "#!"}
         held |= set(re.findall(r'^name *= *"(.*)"', locks, re.M))
         said = self.run(["rpm", "-q", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n", "--", *names]).out
@@ -402,27 +389,25 @@ class Converge:
     def install_deb(self, plan: dict[str, list[str]]) -> None:
         names = plan["install"] + [name + "-" for name in plan["remove"]]
         policy = self.at(POLICY)
-        try:
-            if os.path.lexists(policy):
-                os.link(policy, self.at(POLICY_KEPT), follow_symlinks=False)
-            self.write(policy + ".new", POLICY_TEXT.encode(), 0o755)
-            os.rename(policy + ".new", policy)
-            refreshed = not any(entry.endswith("_Packages") for entry in self.listing("/var/lib/apt/lists"))
-            if refreshed:
+        if os.path.lexists(policy):
+            os.link(policy, self.at(POLICY_KEPT), follow_symlinks=False)
+        self.write(policy + ".new", POLICY_TEXT.encode(), 0o755)
+        os.rename(policy + ".new", policy)
+        refreshed = not any(entry.endswith("_Packages") for entry in self.listing("/var/lib/apt/lists"))
+        if refreshed:
+            self.refresh_lists()
+        for _ in range(3):
+            done = self.run([*APT.split(), *names])
+            if done.rc and "dpkg --configure -a" in done.out:
+                self.must("dpkg was cut off and cannot finish", FINISH_DPKG)
+            elif done.rc and not refreshed and re.search(STALE_LISTS, done.out):
                 self.refresh_lists()
-            for _ in range(3):
-                done = self.run([*APT.split(), *names])
-                if done.rc and "dpkg --configure -a" in done.out:
-                    self.must("dpkg was cut off and cannot finish", FINISH_DPKG)
-                elif done.rc and not refreshed and STALE_LISTS.search(done.out):
-                    self.refresh_lists()
-                    refreshed = True
-                else:
-                    break
-        finally:
-            self.restore_policy()
+                refreshed = True
+            else:
+                break
+        self.tidy()
         if done.rc:
-            raise Refusal(f"apt cannot install {', '.join(names)}: {done.reasons()}")
+            raise Refusal(f"apt cannot install {', '.join(names)}: {done.why()}")
 
     def refresh_lists(self) -> None:
         for _ in range(LOCK_SECONDS // 5):
@@ -431,14 +416,7 @@ class Converge:
                 break
             time.sleep(5)
         if done.rc:
-            raise Refusal(f"apt cannot read its package lists: {done.reasons()}")
-
-    def restore_policy(self) -> None:
-        policy, kept = self.at(POLICY), self.at(POLICY_KEPT)
-        if os.path.lexists(kept):
-            os.rename(kept, policy)
-        elif os.path.lexists(policy) and b"coldiron.cluster.converge" in self.read(POLICY):
-            os.unlink(policy)
+            raise Refusal(f"apt cannot read its package lists: {done.why()}")
 
     def install_rpm(self, plan: dict[str, list[str]]) -> None:
         names = [name.replace("=", "-", 1) for name in plan["install"]]
@@ -448,24 +426,24 @@ class Converge:
 
     # Accounts.
 
-    def rows(self, name: str, again: bool = False) -> dict[str, list[str]]:
-        if again or name not in self.tables:
-            self.tables[name] = table(self.read(f"/etc/{name}").decode(errors="replace"))
+    def rows(self, name: str) -> dict[str, list[str]]:
+        if name not in self.tables:
+            self.tables[name] = table(self.read(f"/etc/{name}"))
         return self.tables[name]
 
     def do_accounts(self) -> None:
         groups, users = self.wanted["groups"], self.wanted["users"]
         if not groups and not users:
             return
-        rows = [self.rows(name, again=True) for name in ("passwd", "group", "shadow")]
-        steps = plan_accounts(rows[0], rows[1], rows[2], groups, users)
+        passwd = self.rows("passwd")
+        steps = plan_accounts(passwd, self.rows("group"), self.rows("shadow"), groups, users)
         for name in (want["name"] for want in users if want["create_home"] and want["state"] == "present"):
-            if name in rows[0] and not os.path.isdir(self.at(rows[0][name][5])):
+            if name in passwd and not os.path.isdir(self.at(passwd[name][5])):
                 steps.append((name, ["mkhomedir_helper", name, "0077"], ""))
         for name, argv, data in steps:
             if not self.check:
                 self.must(f"account {name}", argv, data)
-            self.users += [] if name in self.users else [name]
+            self.done["users"] += [] if name in self.done["users"] else [name]
         self.tables.clear()
 
     def id_of(self, name: str, kind: str) -> int:
@@ -489,41 +467,37 @@ class Converge:
 
     def do_paths(self) -> None:
         entries = self.wanted["paths"]
-        entries = entries + [
-            {"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)
-        ]
-        changes = [change for change in map(self.compare, entries) if change]
+        gone = [{"path": path, "state": "absent", "label": path} for path in self.unnamed(entries)]
+        changes = [change for change in map(self.compare, entries + gone) if change]
         self.read_records([entry["path"] for entry, _, _, _ in changes])
         diff = [self.diff_of(*change) for change in changes] if self.wanted["diff"] else []
         if changes and not self.check:
             self.put([(entry, what) for entry, what, _, _ in changes])
-        self.paths, self.diff = [entry["path"] for entry, _, _, _ in changes], diff
+        self.done["paths"], self.diff = [entry["path"] for entry, _, _, _ in changes], diff
 
     def put(self, changes: list[tuple[Mapping, str]]) -> None:
-        """Stage and validate all, then swap one by one: until the first swap nothing live has changed."""
-        for entry, what in changes:
-            if what == "make":
-                self.make_parents(entry["path"])
-                os.mkdir(self.at(entry["path"]), 0o700)
-                self.give(self.at(entry["path"]), entry)
+        """Stage and validate all, then swap one by one: until the first swap no file has changed."""
         staged = [entry for entry, what in changes if what == "stage"]
+        for entry in (entry for entry, what in changes if what == "make"):
+            self.make_parents(entry["path"])
+            os.mkdir(self.at(entry["path"]), 0o700)
+            self.give(self.at(entry["path"]), entry)
         for entry in staged:
             self.make_parents(entry["path"])
-            self.build(entry, self.staged(entry["path"], make=True))
+            self.build(entry)
         self.validate(staged, [entry["path"] for entry, what in changes if what == "remove"])
         for unit in self.wanted["units"]:
             self.keep(unit, self.loaded[unit["name"]])
         for entry, what in changes:
+            path, real = entry["path"], self.at(entry["path"])
             if what == "attributes":
-                self.give(self.at(entry["path"]), entry)
+                self.give(real, entry)
             elif what == "stage":
-                self.swap(entry)
-            elif (
-                what == "remove" and os.path.isdir(self.at(entry["path"])) and self.mounted_in(entry["path"])
-            ):
+                os.rename(self.staged(path), real)
+            elif what == "remove" and os.path.isdir(real) and self.mounted_in(path):
                 raise Refusal(f"{entry['label']} holds a mount point and is not removed")
             elif what == "remove":
-                self.erase(self.at(entry["path"]))
+                self.erase(real)
         if os.path.exists(self.at("/sys/fs/selinux/enforce")):
             self.run(
                 ["restorecon", "-F", *(self.at(entry["path"]) for entry, what in changes if what != "remove")]
@@ -534,9 +508,7 @@ class Converge:
         real, kind = self.at(entry["path"]), entry.get("kind")
         self.refuse_foreign_links(entry)
         try:
-            status = os.lstat(real)
-            if kind == "directory" and stat.S_ISLNK(status.st_mode):
-                status = os.stat(real)
+            status = os.stat(real) if kind == "directory" and os.path.exists(real) else os.lstat(real)
             form = stat.S_IFMT(status.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             status, form = None, 0
@@ -547,28 +519,26 @@ class Converge:
                 f"{entry['label']} is {'a' if form == stat.S_IFDIR else 'not a'} directory on this node"
             )
         if kind == "link":
-            now = os.readlink(real).encode() if form == stat.S_IFLNK else b""
-            return (
-                None
-                if now == entry["src"].encode()
-                else (entry, "stage", now + b"\n", entry["src"].encode() + b"\n")
-            )
+            old, new = os.readlink(real) if form == stat.S_IFLNK else "", entry["src"]
+            return None if old == new else (entry, "stage", f"{old}\n".encode(), f"{new}\n".encode())
         owner = (entry["mode"], self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
         have = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) if status else None
         if kind == "file":
-            wanted, now = entry["content"].encode("latin-1"), None
-            if status and form == stat.S_IFREG and (status.st_size == len(wanted) or self.wanted["diff"]):
-                now = self.read(entry["path"])
-            if now != wanted:
-                return entry, "stage", now or b"", wanted
+            content, same_size = (
+                entry["content"].encode("latin-1"),
+                status and status.st_size == len(entry["content"]),
+            )
+            look = form == stat.S_IFREG and (same_size or self.wanted["diff"])
+            before = self.read_bytes(entry["path"]) if look else b""
+            if before != content or form != stat.S_IFREG:
+                return entry, "stage", before, content
         texts = [b"mode %04o owner %d group %d\n" % which if which else b"" for which in (have, owner)]
         return None if have == owner else (entry, "attributes" if form else "make", texts[0], texts[1])
 
     def refuse_foreign_links(self, entry: Mapping) -> None:
         """A link that a user made in a directory of his own must not lead root elsewhere."""
         walked = self.at("/")
-        followed = entry["path"] if entry.get("kind") == "directory" else os.path.dirname(entry["path"])
-        for part in followed.split("/")[1:]:
+        for part in os.path.dirname(entry["path"]).split("/")[1:]:
             holder, walked = walked, os.path.join(walked, part)
             if os.path.islink(walked) and os.stat(holder).st_uid != 0:
                 raise Refusal(
@@ -577,38 +547,28 @@ class Converge:
 
     def diff_of(self, entry: Mapping, what: str, before: bytes, after: bytes) -> dict[str, str]:
         """One diff a path; what is secret is shown nowhere."""
-        texts = [text.decode(errors="replace") for text in (before, after)]
+        path, texts = entry["path"], [text.decode(errors="replace") for text in (before, after)]
         if entry.get("secret"):
             texts = ["[secret: not shown]\n", "[secret: not shown, but other]\n"]
         elif b"\0" in before + after or len(before + after) > 200_000:
             texts = [f"[{len(text)} bytes: not shown]\n" for text in (before, after)]
-        owner = (
-            f" ({entry['mode']:04o} {entry['owner']}:{entry['group']})"
-            if "mode" in entry and what != "attributes"
-            else ""
-        )
-        return {
-            "before_header": entry["path"],
-            "after_header": entry["path"] + owner,
-            "before": texts[0],
-            "after": texts[1],
-        }
+        owner = f" ({entry['mode']:04o} {entry['owner']}:{entry['group']})" if "mode" in entry else ""
+        return {"before_header": path, "after_header": path + owner, "before": texts[0], "after": texts[1]}
 
     def unnamed(self, entries: list[Mapping]) -> list[str]:
         """What lies in a directory that the declaration has to itself, and is not named by it."""
         named: set[str] = set()
-        for entry in entries:
-            path = entry["path"]
-            while path not in named and path != "/":
-                named.add(path)
-                path = os.path.dirname(path)
+        for path in self.stamps:
+            above = path
+            while above not in named and above != "/":
+                named.add(above)
+                above = os.path.dirname(above)
         own = [entry["path"] for entry in entries if entry.get("exclusive") and entry["state"] != "absent"]
-        there = [f"{path}/{name}" for path in own for name in self.listing(path) if name != STAGE]
+        there = [f"{path}/{name}" for path in own for name in self.listing(path)]
         return [path for path in there if path not in named and not self.mounted_in(path)]
 
     def mounted_in(self, path: str) -> bool:
-        mounts = self.read("/proc/self/mountinfo").decode(errors="replace").splitlines()
-        return any((line.split()[4] + "/").startswith(path + "/") for line in mounts)
+        return any((mount + "/").startswith(path + "/") for mount in self.mounts)
 
     def make_parents(self, path: str) -> None:
         parent = os.path.dirname(path)
@@ -621,119 +581,93 @@ class Converge:
         os.chown(real, self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
         os.chmod(real, entry["mode"])
 
-    def places(self, parent: str) -> list[str]:
-        """Where files for a directory may be staged: the root of its file system; itself, where that is closed."""
-        real = self.at(parent)
-        while not os.path.isdir(real):
-            real = os.path.dirname(real)
-        top, device = real, os.stat(real).st_dev
-        while top not in ("/", self.root) and os.stat(os.path.dirname(top)).st_dev == device:
-            top = os.path.dirname(top)
-        return [top.rstrip("/"), real]
+    def place(self, path: str) -> str:
+        """The root of the file system that the path is on, without a / at its end."""
+        path = os.path.dirname(path)
+        while path != "/" and (path not in self.mounts or not os.path.isdir(self.at(path))):
+            path = os.path.dirname(path)
+        return self.at(path).rstrip("/")
 
-    def staged(self, path: str, make: bool = False, near: bool = False) -> str:
-        """Where a path is staged: below its place's staging directory as it is below the place."""
-        for place in self.places(os.path.dirname(path))[1 if near else 0 :]:
-            if make and place not in self.stages:
-                try:
-                    os.mkdir(f"{place}/{STAGE}", 0o700)
-                    self.stages[place] = f"{place}/{STAGE}"
-                except OSError as error:
-                    if place or error.errno == errno.ENOSPC:
-                        raise
-            if place in self.stages:
-                return self.stages[place] + self.at(path)[len(place) :]
-        raise Refusal(f"{path} cannot be staged")
+    def staged(self, path: str) -> str:
+        """Where a path is staged: below its file system's staging directory as it is below that file system's root."""
+        place = self.place(path)
+        return f"{place}/{STAGE}{self.at(path)[len(place) :]}"
 
-    def build(self, entry: Mapping, target: str, live: str = "") -> None:
+    def build(self, entry: Mapping) -> None:
         """Make the file or link that will be swapped in; directories above it look like the live ones."""
-        live = live or self.at(entry["path"])
-        if not os.path.isdir(os.path.dirname(target)):
-            self.build({"kind": "directory"}, os.path.dirname(target), os.path.dirname(live))
-        if entry["kind"] == "directory":
-            status = os.stat(live)
-            os.mkdir(target, 0o700)
-            os.chown(target, status.st_uid, status.st_gid)
-            os.chmod(target, stat.S_IMODE(status.st_mode))
-        elif entry["kind"] == "link":
+        target, live = self.staged(entry["path"]), self.at(entry["path"])
+        place = self.place(entry["path"])
+        made = f"{place}/{STAGE}"
+        if not os.path.isdir(made):
+            os.mkdir(made, 0o700)
+        for part in os.path.dirname(live[len(place) + 1 :]).split("/"):
+            made, place = os.path.join(made, part), os.path.join(place or "/", part)
+            if not os.path.isdir(made):
+                os.mkdir(made, 0o700)
+                os.chown(made, os.stat(place).st_uid, os.stat(place).st_gid)
+                os.chmod(made, stat.S_IMODE(os.stat(place).st_mode))
+        if entry["kind"] == "link":
             os.symlink(entry["src"], target)
-        else:
-            self.write(target, entry["content"].encode("latin-1"))
-            for name in ("security.selinux", "system.posix_acl_access"):
-                try:  # label and access list of the file that will be replaced
-                    os.setxattr(target, name, os.getxattr(live, name, follow_symlinks=False))
-                except OSError:
-                    continue  # no such file, or no such attribute here
-            self.give(target, entry)
+            return
+        self.write(target, entry["content"].encode("latin-1"))
+        for name in ("security.selinux", "system.posix_acl_access"):
+            try:  # label and access list of the file that will be replaced
+                os.setxattr(target, name, os.getxattr(live, name, follow_symlinks=False))
+            except OSError:
+                continue  # no such file, or no such attribute here
+        self.give(target, entry)
 
     def validate(self, staged: list[Mapping], gone: list[str]) -> None:
         checks = [(entry, entry["validate"]) for entry in staged if entry.get("validate")]
         inside = ["unshare", "--mount", "sh", "-c", SHOW_STAGED, "sh"]
         together = False
         if checks and not self.root and not self.offline:
-            for path in gone:  # what goes away is seen as empty
-                if not os.path.isdir(path):
-                    entry = {"kind": "file", "content": "", "owner": "root", "group": "root", "mode": 0o644}
-                    self.build(entry, self.staged(path, make=True), path)
-            layers = [
-                (stage, place, top) for place, stage in self.stages.items() for top in os.listdir(stage)
-            ]
-            inside += [
-                str(len(layers)),
-                *(part for s, p, top in layers for part in (f"{s}/{top}", f"{p}/{top}")),
-            ]
+            for path in (path for path in gone if not os.path.isdir(path)):  # what goes away is seen as empty
+                empty = {"content": "", "owner": "root", "group": "root", "mode": 0o644}
+                self.build(dict(empty, path=path, kind="file"))
+            stages = [stage for stage in self.stages if os.path.isdir(stage)]
+            layers = [(os.path.dirname(stage), top) for stage in stages for top in os.listdir(stage)]
+            inside.append(str(len(layers)))
+            inside += [f"{place}/{part}" for place, top in layers for part in (f"{STAGE}/{top}", top)]
             together = self.run([*inside, "true"]).rc == 0
         for entry, argv in checks:
             if not together and "%s" not in " ".join(argv):
-                self.warnings.append(f"{entry['path']} is not validated: files cannot be shown in place here")
+                lost = f"{entry['path']} is not validated: files cannot be shown in place here"
+                self.done["warnings"].append(lost)
                 continue
             path = entry["path"] if together else self.staged(entry["path"])
             command = ["timeout", "60", *(part.replace("%s", path) for part in argv)]
             done = self.run(inside + command if together else command)
             if done.rc:
-                raise Refusal(
-                    f"{entry['label']} is not valid, nothing was changed: {argv[0]}: {done.tail(4)}"
-                )
-
-    def swap(self, entry: Mapping) -> None:
-        real = self.at(entry["path"])
-        try:
-            os.rename(self.staged(entry["path"]), real)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            near = self.staged(entry["path"], make=True, near=True)  # a bind mount of the same file system
-            self.build(entry, near)
-            os.rename(near, real)
+                raise Refusal(f"{entry['label']} is not valid, nothing was changed: {argv[0]}: {done.why()}")
 
     # What each unit has loaded.
 
-    def read_records(self, changing: Iterable[str]) -> None:
+    def read_records(self, changing: list[str]) -> None:
         """What is about to be changed counts as not loaded from here on."""
         for unit in self.wanted["units"]:
             try:
-                loaded = json.loads(self.read(f"{RECORDS}/{unit['name']}.json") or b"{}")
+                loaded = json.loads(self.read(f"{RECORDS}/{unit['name']}.json") or "{}")
             except ValueError:
                 loaded = {}  # cut off by a power failure: the unit has started anew since
-            globs = unit["restart_on"] + unit["reload_on"]
-            self.loaded[unit["name"]] = dict(
-                loaded, **{path: "" for path in changing if matches(path, globs)}
-            )
+            pending = {path: "" for path in changing if matches(path, unit["restart_on"] + unit["reload_on"])}
+            self.loaded[unit["name"]] = {**loaded, **pending}
 
     def keep(self, unit: Mapping, loaded: dict[str, str]) -> None:
-        record, text = f"{RECORDS}/{unit['name']}.json", json.dumps(loaded, sort_keys=True).encode()
-        if text != (self.read(record) or b"{}"):
+        record, text = f"{RECORDS}/{unit['name']}.json", json.dumps(loaded, sort_keys=True)
+        if text != (self.read(record) or "{}"):
             os.makedirs(self.at(RECORDS), 0o700, exist_ok=True)
-            self.write(self.at(record + ".new"), text)
+            self.write(self.at(record + ".new"), text.encode())
             os.rename(self.at(record + ".new"), self.at(record))
 
     def has_loaded(self, unit: Mapping) -> None:
         globs = unit["restart_on"] + unit["reload_on"]
-        loaded = {
+        known = {
             path: seen for path, seen in self.loaded[unit["name"]].items() if seen or not matches(path, globs)
         }
-        loaded.update({path: stamp for path, stamp in self.stamps.items() if matches(path, globs)})
-        self.keep(unit, loaded)
+        self.keep(
+            unit, {**known, **{path: stamp for path, stamp in self.stamps.items() if matches(path, globs)}}
+        )
 
     # Kernel settings.
 
@@ -743,7 +677,7 @@ class Converge:
             path = f"/proc/sys/{name if re.match('[^.]*/', name) else swapped}"
             if not os.path.exists(self.at(path)) and not self.check:
                 raise Refusal(f"sysctl {name}: this kernel does not know it (is its module loaded?)")
-            if self.read(path).decode().split() == value.split():
+            if self.read(path).split() == value.split():
                 continue
             try:
                 if not self.check:
@@ -751,65 +685,56 @@ class Converge:
                         stream.write(value)
             except OSError as error:
                 raise Refusal(f"sysctl {name} cannot be set to {value}: {error.strerror}") from None
-            self.sysctl.append(name)
+            self.done["sysctl"].append(name)
 
     # Units.
 
     def show(self, names: list[str]) -> dict[str, dict[str, str]]:
-        if self.offline:
-            states = {
-                name: self.run(["systemctl", "is-enabled", name], errors=False).out.strip() for name in names
-            }
-            dead = {
+        facts = {}
+        for name in names if self.offline else ():
+            word = self.run(["systemctl", "is-enabled", name], errors=False).out.strip()
+            load = "not-found" if word in ("", "not-found") else "loaded"
+            facts[name] = {
+                "LoadState": load,
+                "UnitFileState": word,
                 "ActiveState": "inactive",
                 "SubState": "dead",
-                "NeedDaemonReload": "no",
-                "CanReload": "no",
             }
-            load = {
-                name: "loaded" if word not in ("", "not-found") else "not-found"
-                for name, word in states.items()
-            }
-            return {
-                name: dict(dead, LoadState=load[name], UnitFileState=word) for name, word in states.items()
-            }
-        done = self.run(["systemctl", "show", "-p", UNIT_FACTS, "--", *names], errors=False)
-        blocks = [
-            dict(line.split("=", 1) for line in block.splitlines())
-            for block in done.out.strip().split("\n\n")
-        ]
-        if done.rc or len(blocks) != len(names):
-            raise Refusal(f"systemctl does not answer: {done.tail()}")
-        return dict(zip(names, blocks))
+        if names and not self.offline:
+            done = self.run(["systemctl", "show", "-p", UNIT_FACTS, "--", *names], errors=False)
+            for name, block in zip(names, done.out.strip().split("\n\n")):
+                facts[name] = dict(line.split("=", 1) for line in block.splitlines())
+            if done.rc or len(facts) != len(names):
+                raise Refusal(f"systemctl does not answer: {done.why()}")
+        return facts
 
     def do_units(self) -> None:
-        units = self.wanted["units"]
-        reload_first = not self.offline and any(path.startswith(UNIT_PATHS) for path in self.paths)
-        if reload_first and not self.check:
+        units, plans = self.wanted["units"], {}
+        stale = not self.offline and any(path.startswith(UNIT_PATHS) for path in self.done["paths"])
+        if stale and not self.check:
             self.must("systemd cannot read its units", ["systemctl", "daemon-reload"])
-        facts = self.show([unit["name"] for unit in units]) if units else {}
-        if not self.check and any(fact["NeedDaemonReload"] == "yes" for fact in facts.values()):
+        facts = self.show([unit["name"] for unit in units])
+        if not self.check and any(fact.get("NeedDaemonReload") == "yes" for fact in facts.values()):
             self.must("systemd cannot read its units", ["systemctl", "daemon-reload"])
-        plans = {}
         for unit in units:
             name, fact = unit["name"], facts[unit["name"]]
             if (
                 fact["LoadState"] == "not-found"
-                and not self.check
                 and (unit["state"] == "started" or unit["enabled"])
+                and not self.check
             ):
                 raise Refusal(f"unit {name} does not exist on this node: is its package among packages?")
             plans[name] = plan_unit(unit, fact, due(unit, self.stamps, self.loaded[name]), self.offline)
-        for group in (("mask", "unmask"), ("enable", "disable"), ("start", "stop"), ("restart", "reload")):
+        for pair in VERBS:
             for unit in units:
-                for verb in set(group) & set(plans[unit["name"]]):
+                for verb in set(pair) & set(plans[unit["name"]]):
                     self.say(verb, unit, facts[unit["name"]])
-        for unit in units:
+        for unit in () if self.check else units:
             stopped = facts[unit["name"]]["ActiveState"] not in RUNNING or "stop" in plans[unit["name"]]
-            if stopped and not self.check and "" in self.loaded[unit["name"]].values():
+            if stopped and "" in self.loaded[unit["name"]].values():
                 self.has_loaded(unit)  # whoever starts it next has it load what is there
         begun = [name for name, verbs in plans.items() if {"start", "restart"} & set(verbs)]
-        for name, fact in self.show(begun).items() if begun and not self.check else ():
+        for name, fact in {} if self.check else self.show(begun).items():
             if fact["ActiveState"] == "failed" or fact["SubState"] == "auto-restart":
                 raise Refusal(f"{name} started and failed; {self.last_words(name)}")
 
@@ -822,17 +747,17 @@ class Converge:
             done = self.run(["timeout", "120", *special] if special else ["systemctl", verb, name])
             if done.rc:
                 words = " ".join(special) or f"systemctl {verb} {name}"
-                raise Refusal(f"{words} failed: {done.tail(1)}; {self.last_words(name)}")
+                raise Refusal(f"{words} failed: {done.why()}; {self.last_words(name)}")
             if verb in ("start", "restart", "reload"):
                 self.has_loaded(unit)
         self.units[PAST[verb]].append(name)
 
     def last_words(self, name: str) -> str:
-        done = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"])
+        said = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"]).out.split(
+            "\n"
+        )
         return (
-            f"the last words of {name}: {done.tail(6)}"
-            if done.out.strip()
-            else f"{name} left no word in the journal"
+            f"the last words of {name}: {' | '.join(line.strip() for line in said if line.strip()) or 'none'}"
         )
 
 
@@ -850,7 +775,7 @@ def explain(error: OSError) -> str:
 
 def censor(text: str, wanted: Mapping) -> str:
     """Without any word of a secret: a validator or a daemon may quote what it has read."""
-    secrets = [entry["content"] for entry in wanted["paths"] if entry.get("secret") and "content" in entry]
+    secrets = [entry["content"] for entry in wanted["paths"] if entry.get("secret")]
     secrets = [secret.encode("latin-1").decode(errors="replace") for secret in secrets]
     secrets += [user["password"] for user in wanted["users"] if user["password"]]
     words = {word for secret in secrets for word in [*re.split(r"[\s=:,;\"']+", secret), *secret.split("\n")]}
@@ -861,22 +786,25 @@ def censor(text: str, wanted: Mapping) -> str:
 
 def main(arguments: str, root: str = "/", run: Callable[..., Done] = spawn) -> int:
     wanted = json.loads(zlib.decompress(base64.b64decode(json.loads(arguments)["payload"])))
-    work, why = Converge(wanted, root, run), ""
+    work, why = None, ""
     try:
         if os.geteuid() != 0 and root == "/":
             raise Refusal("converge works as root only: say become: true")
+        work = Converge(wanted, root, run)
         work.apply()
     except Refusal as refusal:
         why = str(refusal)
     except OSError as error:
         why = explain(error)
     except Exception as error:  # a traceback could quote the payload, and with it secrets
-        lines, trace = [], error.__traceback__
-        while trace:
-            lines.append(str(trace.tb_lineno))
+        trace = error.__traceback__
+        while trace and trace.tb_next:
             trace = trace.tb_next
-        why = f"converge itself is at fault: {type(error).__name__}: {error} (lines {', '.join(lines)})"
-    result = dict(work.result(), failed=True, msg=censor(why, wanted)) if why else work.result()
+        where = f"line {trace.tb_lineno}" if trace else "unknown"
+        why = f"converge itself is at fault ({where}): {type(error).__name__}: {error}"
+    result: Mapping = work.result() if work else {"changed": False}
+    if why:
+        result.update(failed=True, msg=censor(why, wanted))
     print(json.dumps(result))
     return 1 if why else 0
 

@@ -369,12 +369,13 @@ def look():
         text = open(f"/etc/crash/{index}").read()
         assert text in ("a" * size, "b" * size), f"half a file: {len(text)} bytes, {set(text)}"
 assert run("/root/a.py") == 0
-since = time.monotonic()
 assert run("/root/b.py") == 0
+since = time.monotonic()
+assert run("/root/a.py") == 0
 whole = time.monotonic() - since
 died = 0
 for number in range(int(sys.argv[1])):
-    died += run(random.choice(list(new)), random.uniform(0.2, 1.0) * whole) == -9
+    died += run(("/root/a.py", "/root/b.py")[number % 2], random.uniform(0.1, 0.8) * whole) == -9
     look()
 assert run("/root/b.py") == 0
 look()
@@ -403,7 +404,7 @@ def test_killed_at_random_points_files_are_whole(rack: Rack) -> None:
     said = rack.ssh("head01", f"python3 /root/torture.py {CRASHES} 2>&1", check=False)
     died, _, rest = said.partition(" ")
     assert rest.startswith("[] ["), said
-    assert int(died) >= CRASHES // 3, said
+    assert int(died) >= CRASHES // 4, said
     assert stratum(rack) == 7
 
 

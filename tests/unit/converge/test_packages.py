@@ -121,9 +121,7 @@ def test_another_policy_comes_back(node: Node, outcome: str) -> None:
     node.system.other = ends
     if outcome == "dies":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                module.Converge, "restore_policy", lambda self: None
-            )  # killed: nothing is tidied up
+            patch.setattr(module.Converge, "tidy", lambda self: None)  # killed: nothing is tidied up
             with pytest.raises(KeyboardInterrupt):
                 node.converge(packages=["a"])
         assert "coldiron" in node.read("/usr/sbin/policy-rc.d")

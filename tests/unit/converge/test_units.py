@@ -76,14 +76,14 @@ def test_a_unit_that_does_not_run_is_not_restarted(running: Node) -> None:
     assert not running.converge(**declare("two", state="none"))["changed"]
 
 
-@pytest.mark.parametrize("where", ["swap", "do_units", "say"])
+@pytest.mark.parametrize("where", ["put", "do_units", "say"])
 def test_a_restart_that_was_cut_off_is_made_up_for(
     running: Node, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     real = getattr(module.Converge, where)
 
     def dies(self: Any, *args: Any) -> None:
-        if where == "swap":
+        if where == "put":
             real(self, *args)
         raise KeyboardInterrupt
 
@@ -150,7 +150,7 @@ def test_a_unit_that_dies_after_its_start_is_a_failure(node: Node) -> None:
 
     node.system.other = dies
     result = node.converge(**declare("one"))
-    assert "demo.service started and failed; demo.service left no word in the journal" in result["msg"]
+    assert "demo.service started and failed; the last words of demo.service: none" in result["msg"]
 
 
 def test_a_unit_that_does_not_exist_is_named(node: Node) -> None:
