@@ -32,6 +32,7 @@ def load(kind: str, name: str) -> ModuleType:
 
 module = load("modules", "converge")
 action = load("action", "converge")
+declaration = load("module_utils", "declaration")
 ME = {"owner": str(os.getuid()), "group": str(os.getgid())}
 
 
@@ -85,8 +86,8 @@ class System:
         if "install" not in argv:
             return 0, ""
         rc, out = self.apt.pop(0) if self.apt else (0, "")
-        for name in argv[argv.index("install") + 1 :] if rc == 0 else ():
-            name, _, version = name.partition("=")
+        for word in argv[argv.index("install") + 1 :] if rc == 0 else ():
+            name, _, version = word.partition("=")
             if name.endswith("-"):
                 self.packages.pop(name[:-1], None)
             else:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleError
-from harness import ROOT, action, make_action
+from harness import ROOT, declaration, make_action
 
 FILE: dict[str, Any] = {"dest": "/etc/x", "content": "x"}
 
 
 @pytest.mark.parametrize(
-    ("declaration", "words"),
+    ("declared", "words"),
     [
         ({"pakages": []}, "pakages: no such option; did you mean packages?"),
         ({"files": FILE}, "files: wants a list, not a mapping"),
@@ -67,8 +67,8 @@ FILE: dict[str, Any] = {"dest": "/etc/x", "content": "x"}
         ),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, declaration: dict[str, Any], words: str) -> None:
-    made, variables = make_action(declaration, tmp_path)
+def test_a_mistake_is_named(tmp_path: Path, declared: dict[str, Any], words: str) -> None:
+    made, variables = make_action(declared, tmp_path)
     with pytest.raises(AnsibleError) as caught:
         made.run(None, variables)
     assert str(caught.value).startswith("roles/demo/tasks/main.yml:7: ")
@@ -91,7 +91,7 @@ def test_a_password_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_defaults() -> None:
-    declared, wrong = action.check_declaration(
+    declared, wrong = declaration.check(
         {
             "packages": ["a"],
             "files": [
@@ -103,7 +103,6 @@ def test_defaults() -> None:
             "units": [{"name": "chrony", "restart_on": ["/etc/*"]}, {"name": "x.timer", "masked": True}],
         }
     )
-    wrong += action.check_together(declared)
     assert wrong == []
     assert declared["packages"][0] | {"label": ""} == {
         "label": "",
@@ -120,8 +119,9 @@ def test_defaults() -> None:
 
 
 def test_a_glob_may_match_nothing() -> None:
-    declared, wrong = action.check_declaration({"units": [{"name": "a", "restart_on": ["/etc/a.d/*"]}]})
-    assert not wrong + action.check_together(declared)
+    declared, wrong = declaration.check({"units": [{"name": "a", "restart_on": ["/etc/a.d/*"]}]})
+    assert declared["units"]
+    assert not wrong
 
 
 def documented() -> dict[str, Any]:
@@ -133,15 +133,15 @@ def documented() -> dict[str, Any]:
 
 def test_the_page_knows_every_key() -> None:
     options = documented()
-    assert set(options) == {*action.SPEC, "sysctl_file"}
-    for section, keys in action.SPEC.items():
+    assert set(options) == {*declaration.SPEC, "sysctl_file"}
+    for section, keys in declaration.SPEC.items():
         assert set(options[section]["suboptions"]) == set(keys), section
 
 
 def test_the_page_knows_every_default() -> None:
     for section, options in documented().items():
         for key, option in options.get("suboptions", {}).items():
-            default = action.DEFAULTS.get(section, {}).get(key)
+            default = declaration.DEFAULTS.get(section, {}).get(key)
             if (section, key) in (("directories", "mode"), ("files", "mode")):
                 default = {"directories": "0755", "files": None}[section]
             if section == "units" and key in ("state", "enabled"):

@@ -152,7 +152,7 @@ def rpm(node: Node) -> Node:
             lines = [f"{n}\t{have[n]}" if n in have else f"package {n} is not installed" for n in asked]
             return 0, "\n".join(lines)
         if argv[0] == "dnf" and "install" in argv:
-            have.update({name: "1-1" for name in argv[argv.index("install") + 1 :]})
+            have.update(dict.fromkeys(argv[argv.index("install") + 1 :], "1-1"))
         return None
 
     node.system.other = answer

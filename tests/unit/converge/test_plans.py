@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import action, module
+from harness import declaration, module
 
 
 def complete(section: str, **item: Any) -> dict[str, Any]:
     """An item with all its keys, as the action sends it."""
-    entry, wrong = action.check_item(section, 0, item)
+    entry, wrong = declaration.check_item(section, 0, item)
     assert not wrong
     checked: dict[str, Any] = entry
     return checked

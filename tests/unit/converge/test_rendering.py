@@ -18,13 +18,13 @@ from harness import make_action
 
 TEMPLATES = {
     "plain.j2": "# {{ ansible_managed }}\n{% for n in numbers %}\n  n = {{ n }}\n{% endfor %}\n\nlast",
-    "nested/deep.j2": "{% include 'nested/part.j2' %}{% include 'beside.j2' %}{{ template_path }} {{ template_destpath }}\n",
+    "nested/deep.j2": "{% include 'nested/part.j2' %}{% include 'beside.j2' %}{{ template_path }}\n",
     "nested/part.j2": "part {{ greeting }}\n",
     "nested/beside.j2": "beside\n",
     "empty.j2": "{% if false %}\nx\n{% endif %}\n",
     "space.j2": "\n  {% if true %}\n  kept  \n  {% endif %}\n\n",
     "windows.j2": "a\r\nb\n",
-    "unicode.j2": "é – {{ greeting }} 中\n",
+    "unicode.j2": "é ø {{ greeting }} 中\n",
     "indirect.j2": "{{ indirect }}\n",
     "none.j2": "{{ none }}",
     "number.j2": "{{ 7 }}",
