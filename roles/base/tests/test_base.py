@@ -26,6 +26,8 @@ def test_a_login_speaks_the_locale(host, opts):
 def test_tells_the_time_of_its_zone(host, opts):
     there = host.check_output(f"TZ={opts['base_timezone']} date -d @0 '+%Z %z'")
     assert host.check_output("env -u TZ date -d @0 '+%Z %z'") == there
+    if host.file("/etc/timezone").exists:
+        assert host.file("/etc/timezone").content_string == f"{opts['base_timezone']}\n"
     assert host.check_output("readlink /etc/localtime") == f"/usr/share/zoneinfo/{opts['base_timezone']}"
 
 
