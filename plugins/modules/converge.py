@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     Mapping = dict[str, Any]
+    Rows = dict[str, list[str]]
+    Steps = list[tuple[str, list[str], str]]  # account, argv, standard input
     Change = tuple[Mapping, str, bytes, bytes]  # entry, what to do, contents before and after
 
 STAGE = ".coldiron-converge"  # at the root of a file system: no daemon reads it, a rename out of it is atomic
@@ -44,29 +46,19 @@ APT = "apt-get -y -q --no-install-recommends --allow-downgrades -o Dpkg::Use-Pty
 APT += " -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
 APT += f" -o DPkg::Lock::Timeout={LOCK_SECONDS} install"
 FINISH_DPKG = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
-STALE_LISTS = (
-    "Unable to locate package|no installation candidate|Version '.*' for '.*' was not found|404 +Not Found"
-)
-STALE_LISTS += "|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
+STALE_LISTS = "Unable to locate package|no installation candidate|Version '.*' for '.*' was not found"
+STALE_LISTS += "|404 +Not Found|Couldn't find any package|Unable to fetch some archives|Hash Sum mismatch"
 TELLING = "(?i)(?!E: Sub-process|Errors were).*(^E: |error|fatal|invalid|could not|cannot|no match|no space|read-only)"
 # A mount namespace in which a validator finds the staged files in their final places, over the live ones.
-SHOW_STAGED = (
-    "n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o ro,lowerdir=$1:$2 converge $2 || exit 99;"
-)
-SHOW_STAGED += ' shift 2; n=$((n - 1)); done; exec "$@"'
+SHOW_STAGED = 'n=$1; shift; while [ $n -gt 0 ]; do mount -t overlay -o "ro,lowerdir=$1:$2" converge "$2" '
+SHOW_STAGED += '|| exit 99; shift 2; n=$((n - 1)); done; exec "$@"'
 UNIT_FACTS = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload"
-UNIT_PATHS = tuple(
-    f"{place}/systemd/system/" for place in ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
-)
-UNIT_PATHS += ("/etc/fstab", "/etc/crypttab")
+UNIT_PLACES = ("/etc", "/usr/lib", "/lib", "/run", "/usr/local/lib")
+UNIT_PATHS = (*(f"{place}/systemd/system/" for place in UNIT_PLACES), "/etc/fstab", "/etc/crypttab")
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "transient")
 RUNNING = ("active", "reloading", "activating", "refreshing")
 VERBS = (("mask", "unmask"), ("enable", "disable"), ("start", "stop"), ("restart", "reload"))
-PAST = {
-    verb: verb + ("ped" if verb == "stop" else "d" if verb[-1] == "e" else "ed")
-    for two in VERBS
-    for verb in two
-}
+PAST = {verb: (verb + "ed").replace("ee", "e").replace("oped", "opped") for pair in VERBS for verb in pair}
 
 
 class Refusal(Exception):
@@ -104,9 +96,8 @@ def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
         environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", DEBIAN_FRONTEND="noninteractive")
         environment["NEEDRESTART_SUSPEND"] = "1"  # it would restart daemons of its own accord
         try:
-            pid = os.posix_spawnp(
-                argv[0], argv, environment, file_actions=actions, setsigdef=[signal.SIGPIPE]
-            )
+            options: Any = {"file_actions": actions, "setsigdef": [signal.SIGPIPE]}
+            pid = os.posix_spawnp(argv[0], argv, environment, **options)
         except FileNotFoundError:
             return Done(127, f"{argv[0]}: command not found")
         rc = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -121,9 +112,9 @@ def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
 # Plans: pure functions from what is and what is wanted to what there is to do.
 
 
-def plan_packages(wanted: list[Mapping], installed: dict[str, tuple[str, bool]]) -> dict[str, list[str]]:
+def plan_packages(wanted: list[Mapping], installed: dict[str, tuple[str, bool]]) -> Rows:
     """installed: {name: (version, held)}. Returns what to install (apt's name=version), remove, hold and unhold."""
-    plan: dict[str, list[str]] = {"install": [], "remove": [], "hold": [], "unhold": []}
+    plan: Rows = {"install": [], "remove": [], "hold": [], "unhold": []}
     for want in wanted:
         name, pin, hold = want["name"], want["version"], want["hold"]
         version, held = installed.get(name, ("", False))
@@ -138,19 +129,15 @@ def plan_packages(wanted: list[Mapping], installed: dict[str, tuple[str, bool]])
     return plan
 
 
-def table(text: str) -> dict[str, list[str]]:
+def table(text: str) -> Rows:
     """The rows of passwd, group or shadow, by name."""
     return {line.split(":", 1)[0]: line.split(":") for line in text.splitlines() if line.count(":") >= 2}
 
 
 def plan_accounts(
-    passwd: dict[str, list[str]],
-    group: dict[str, list[str]],
-    shadow: dict[str, list[str]],
-    groups: list[Mapping],
-    users: list[Mapping],
-) -> list[tuple[str, list[str], str]]:
-    """Returns [(account, argv, standard input)] in order; no argv holds a password's hash."""
+    passwd: Rows, group: Rows, shadow: Rows, groups: list[Mapping], users: list[Mapping]
+) -> Steps:
+    """What to run, in order; no argument holds a password's hash."""
     steps = []
     for want in groups:
         name, have, gid = want["name"], group.get(want["name"]), ["-g", want["gid"]] if want["gid"] else []
@@ -166,13 +153,8 @@ def plan_accounts(
             steps += [(name, ["userdel", *(["-r"] if want["remove"] else []), name], "")] if have else []
             continue
         primary = want["group"] or (name if not have and name in names.values() else None)
-        options = {
-            "-c": want["comment"],
-            "-d": want["home"],
-            "-g": primary,
-            "-s": want["shell"],
-            "-u": want["uid"],
-        }
+        keys = {"-c": "comment", "-d": "home", "-g": "group", "-s": "shell", "-u": "uid"}
+        options = {flag: want[key] for flag, key in keys.items()} | {"-g": primary}
         if have:
             now = {"-c": have[4], "-d": have[5], "-g": have[3], "-s": have[6], "-u": have[2]}
             options["-g"] = have[3] if primary == names.get(have[3]) else primary
@@ -180,9 +162,7 @@ def plan_accounts(
         change = [part for flag, value in options.items() if value is not None for part in (flag, value)]
         if want["groups"] is not None:
             member = {row[0] for row in group.values() if name in row[3].split(",")}
-            others = {names.get(entry, entry) for entry in want["groups"]} - {
-                names.get(primary or "", primary)
-            }
+            others = {names.get(entry, entry) for entry in want["groups"] if entry != primary}
             others |= member if want["append"] else set()
             change += ["-G", ",".join(sorted(others))] if others != member else []
         if not have:
@@ -203,16 +183,13 @@ def matches(path: str, globs: list[str]) -> bool:
 def due(unit: Mapping, stamps: dict[str, str], loaded: dict[str, str]) -> str:
     """What the unit needs to have loaded its files: restart, reload or nothing.
 
-    stamps: {path: digest of what is declared}; loaded: {path: digest that the unit loaded last, "" for one that was
-    about to be swapped}. A path without a record has not been touched since the unit started.
+    stamps: {path: digest of what is declared}; loaded: {path: digest that the unit loaded last, "" for one that
+    was about to be swapped}. A path without a record has not been touched since the unit started.
     """
 
     def stale(globs: list[str]) -> bool:
-        return any(
-            not seen or stamps.get(path, seen) != seen
-            for path, seen in loaded.items()
-            if matches(path, globs)
-        )
+        known = {path: seen for path, seen in loaded.items() if matches(path, globs)}
+        return any(not seen or stamps.get(path, seen) != seen for path, seen in known.items())
 
     return "restart" if stale(unit["restart_on"]) else "reload" if stale(unit["reload_on"]) else ""
 
@@ -245,19 +222,17 @@ class Converge:
     def __init__(self, wanted: Mapping, root: str = "/", run: Callable[..., Done] = spawn) -> None:
         self.wanted, self.root, self.run = wanted, root.rstrip("/"), run
         self.check = wanted["check"]
-        words = ("packages", "users", "paths", "sysctl", "warnings")
-        self.done: dict[str, list[str]] = {word: [] for word in words}
-        self.units: dict[str, list[str]] = {word: [] for word in PAST.values()}
+        self.done: Rows = {word: [] for word in ("packages", "users", "paths", "sysctl", "warnings")}
+        self.units: Rows = {word: [] for word in PAST.values()}
         self.diff: list[dict[str, str]] = []
         self.stamps = {entry["path"]: entry["stamp"] for entry in wanted["paths"]}
         self.loaded: dict[str, dict[str, str]] = {}  # by unit
-        self.tables: dict[str, dict[str, list[str]]] = {}
+        self.tables: dict[str, Rows] = {}
         self.mounts = {line.split(" ")[4] for line in self.read("/proc/self/mountinfo").splitlines()}
         self.stages = {f"{self.place(path + below)}/{STAGE}" for path in self.stamps for below in ("", "/x")}
         # No systemd to talk to: a chroot, an image that is being made.
-        self.offline = os.environ.get("SYSTEMD_OFFLINE") == "1" or not os.path.isdir(
-            self.at("/run/systemd/system")
-        )
+        self.offline = os.environ.get("SYSTEMD_OFFLINE") == "1"
+        self.offline |= not os.path.isdir(self.at("/run/systemd/system"))
         if not self.root and not self.offline:
             self.offline = os.stat("/proc/1/root").st_ino != os.stat("/").st_ino
 
@@ -289,9 +264,7 @@ class Converge:
                 return fd
             except BlockingIOError:
                 time.sleep(0.2)
-        raise Refusal(
-            f"another converge call has been at work on this node for {LOCK_SECONDS} s: wait or end it"
-        )
+        raise Refusal(f"another converge call has been at work here for {LOCK_SECONDS} s: wait or end it")
 
     def tidy(self) -> None:
         for stage in self.stages:
@@ -386,7 +359,7 @@ class Converge:
         rows = [line.split("\t") for line in said.splitlines() if "\t" in line]
         return {name: (version, name in held) for name, version in rows}
 
-    def install_deb(self, plan: dict[str, list[str]]) -> None:
+    def install_deb(self, plan: Rows) -> None:
         names = plan["install"] + [name + "-" for name in plan["remove"]]
         policy = self.at(POLICY)
         if os.path.lexists(policy):
@@ -418,7 +391,7 @@ class Converge:
         if done.rc:
             raise Refusal(f"apt cannot read its package lists: {done.why()}")
 
-    def install_rpm(self, plan: dict[str, list[str]]) -> None:
+    def install_rpm(self, plan: Rows) -> None:
         names = [name.replace("=", "-", 1) for name in plan["install"]]
         for verb, some in (("install", names), ("remove", plan["remove"])):
             if some:
@@ -426,7 +399,7 @@ class Converge:
 
     # Accounts.
 
-    def rows(self, name: str) -> dict[str, list[str]]:
+    def rows(self, name: str) -> Rows:
         if name not in self.tables:
             self.tables[name] = table(self.read(f"/etc/{name}"))
         return self.tables[name]
@@ -486,6 +459,7 @@ class Converge:
             self.make_parents(entry["path"])
             self.build(entry)
         self.validate(staged, [entry["path"] for entry, what in changes if what == "remove"])
+        self.done["paths"] = [entry["path"] for entry, _ in changes]
         for unit in self.wanted["units"]:
             self.keep(unit, self.loaded[unit["name"]])
         for entry, what in changes:
@@ -499,9 +473,7 @@ class Converge:
             elif what == "remove":
                 self.erase(real)
         if os.path.exists(self.at("/sys/fs/selinux/enforce")):
-            self.run(
-                ["restorecon", "-F", *(self.at(entry["path"]) for entry, what in changes if what != "remove")]
-            )
+            self.run(["restorecon", "-F", *(self.at(path) for path in self.done["paths"])])
 
     def compare(self, entry: Mapping) -> Change | None:
         """What to do about one path; None where the node is as declared."""
@@ -515,20 +487,17 @@ class Converge:
         if entry["state"] == "absent":
             return (entry, "remove", b"present\n", b"") if form else None
         if form and (form == stat.S_IFDIR) != (kind == "directory"):
-            raise Refusal(
-                f"{entry['label']} is {'a' if form == stat.S_IFDIR else 'not a'} directory on this node"
-            )
+            kind = "a" if form == stat.S_IFDIR else "not a"
+            raise Refusal(f"{entry['label']} is {kind} directory on this node")
         if kind == "link":
             old, new = os.readlink(real) if form == stat.S_IFLNK else "", entry["src"]
             return None if old == new else (entry, "stage", f"{old}\n".encode(), f"{new}\n".encode())
         owner = (entry["mode"], self.id_of(entry["owner"], "passwd"), self.id_of(entry["group"], "group"))
         have = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) if status else None
         if kind == "file":
-            content, same_size = (
-                entry["content"].encode("latin-1"),
-                status and status.st_size == len(entry["content"]),
-            )
-            look = form == stat.S_IFREG and (same_size or self.wanted["diff"])
+            content = entry["content"].encode("latin-1")
+            may_be_same = status and status.st_size == len(content)
+            look = form == stat.S_IFREG and (may_be_same or self.wanted["diff"])
             before = self.read_bytes(entry["path"]) if look else b""
             if before != content or form != stat.S_IFREG:
                 return entry, "stage", before, content
@@ -541,9 +510,7 @@ class Converge:
         for part in os.path.dirname(entry["path"]).split("/")[1:]:
             holder, walked = walked, os.path.join(walked, part)
             if os.path.islink(walked) and os.stat(holder).st_uid != 0:
-                raise Refusal(
-                    f"{entry['label']}: {walked} is a link made by another user than root: not followed"
-                )
+                raise Refusal(f"{entry['label']}: {walked} is a link made by another user than root")
 
     def diff_of(self, entry: Mapping, what: str, before: bytes, after: bytes) -> dict[str, str]:
         """One diff a path; what is secret is shown nowhere."""
@@ -662,12 +629,10 @@ class Converge:
 
     def has_loaded(self, unit: Mapping) -> None:
         globs = unit["restart_on"] + unit["reload_on"]
-        known = {
-            path: seen for path, seen in self.loaded[unit["name"]].items() if seen or not matches(path, globs)
-        }
-        self.keep(
-            unit, {**known, **{path: stamp for path, stamp in self.stamps.items() if matches(path, globs)}}
-        )
+        stamps = {path: stamp for path, stamp in self.stamps.items() if matches(path, globs)}
+        known = self.loaded[unit["name"]].items()
+        others = {path: seen for path, seen in known if seen or not matches(path, globs)}
+        self.keep(unit, {**others, **stamps})
 
     # Kernel settings.
 
@@ -690,22 +655,17 @@ class Converge:
     # Units.
 
     def show(self, names: list[str]) -> dict[str, dict[str, str]]:
-        facts = {}
+        facts = {name: {"ActiveState": "inactive", "SubState": "dead"} for name in names}
         for name in names if self.offline else ():
-            word = self.run(["systemctl", "is-enabled", name], errors=False).out.strip()
-            load = "not-found" if word in ("", "not-found") else "loaded"
-            facts[name] = {
-                "LoadState": load,
-                "UnitFileState": word,
-                "ActiveState": "inactive",
-                "SubState": "dead",
-            }
+            word = self.run(["systemctl", "is-enabled", name], errors=False).out.strip() or "not-found"
+            facts[name].update(UnitFileState=word, LoadState=word)
         if names and not self.offline:
             done = self.run(["systemctl", "show", "-p", UNIT_FACTS, "--", *names], errors=False)
-            for name, block in zip(names, done.out.strip().split("\n\n")):
-                facts[name] = dict(line.split("=", 1) for line in block.splitlines())
-            if done.rc or len(facts) != len(names):
+            blocks = done.out.strip().split("\n\n")
+            if done.rc or len(blocks) != len(names):
                 raise Refusal(f"systemctl does not answer: {done.why()}")
+            for name, block in zip(names, blocks):
+                facts[name].update(dict(line.split("=", 1) for line in block.splitlines()))
         return facts
 
     def do_units(self) -> None:
@@ -753,20 +713,15 @@ class Converge:
         self.units[PAST[verb]].append(name)
 
     def last_words(self, name: str) -> str:
-        said = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"]).out.split(
-            "\n"
-        )
-        return (
-            f"the last words of {name}: {' | '.join(line.strip() for line in said if line.strip()) or 'none'}"
-        )
+        said = self.run(["journalctl", "-u", name, "-n", "6", "-o", "cat", "--no-pager", "-q"]).out
+        words = " | ".join(line.strip() for line in said.splitlines() if line.strip())
+        return f"the last words of {name}: {words or 'none'}"
 
 
 def explain(error: OSError) -> str:
     """One sentence for what the operating system refused."""
-    advice = {
-        errno.ENOSPC: "the file system is full; make room and run again",
-        errno.EDQUOT: "the quota is used up",
-    }
+    advice = {errno.ENOSPC: "the file system is full; make room and run again"}
+    advice[errno.EDQUOT] = "the quota is used up"
     advice[errno.EROFS] = "the file system is mounted read-only"
     advice[errno.EBUSY] = "it is a mount point and cannot be replaced"
     where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
