@@ -84,8 +84,13 @@ def recipe(distribution: str, apt: AptSource, architecture: str) -> Recipe:
 
 def newest(bases: Path, name: str) -> Path | None:
     """The root of the newest finished image called ``name``."""
-    found = sorted(bases.glob(f"{name}-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
-    return found[-1] / "root" if found else None
+    found = [base for base in bases.glob(f"{name}-*") if (base / "root").is_dir()]
+    return max(found, key=_age) / "root" if found else None
+
+
+def _age(base: Path) -> int:
+    """When an image was baked, in seconds since 1970: its name says so."""
+    return int(base.name.rsplit("-", 1)[1])
 
 
 def baked_for(root: str) -> str:
@@ -140,7 +145,9 @@ class Bakery:
         )
         for leftover in ("sources.list", "prepare-base.sh"):
             (work / leftover).unlink()
-        final = bases / f"{wanted.name}-{int(time.time())}"
+        baked = int(time.time())
+        while (final := bases / f"{wanted.name}-{baked}").exists():
+            baked += 1
         # All of it on the disk before it gets its name: after a power cut it is whole or not there.
         self.host.run(["sync", "-f", str(work)])
         os.rename(work, final)
@@ -159,7 +166,7 @@ class Bakery:
             data = read_json(base) or {}
             by_distribution.setdefault(str(data.get("distribution")), []).append(base.parent)
         for bases in by_distribution.values():
-            for base in sorted(bases, key=lambda path: int(path.name.rsplit("-", 1)[1]))[:-1]:
+            for base in sorted(bases, key=_age)[:-1]:
                 if base not in in_use:
                     shutil.rmtree(base, ignore_errors=True)
 

@@ -78,12 +78,16 @@ def _rack(inventory: Path, as_json: bool = False) -> Rack:
     directory = inventory_directory(inventory)
     state = RackState.load(Layout("", directory).state)
     if state is None:
-        registered = _registered(Machine().registry)
-        name = next((rack for rack, owner in registered.items() if owner == str(directory)), None)
+        name = next((rack for rack, owner in _registered().items() if owner == str(directory)), None)
     else:
         name = state.name
-    layout = Layout(name or from_cluster(directory).name, directory)
-    return Rack(layout, report=Report(Console(file=sys.stderr if as_json else sys.stdout)))
+    return _open(name or from_cluster(directory).name, directory, as_json)
+
+
+def _open(name: str, directory: Path, as_json: bool = False) -> Rack:
+    """The rack called ``name``; with JSON on one channel, progress goes to the other."""
+    console = Console(file=sys.stderr if as_json else sys.stdout)
+    return Rack(Layout(name, directory), report=Report(console))
 
 
 def _elapsed(since: float) -> float:
@@ -91,8 +95,9 @@ def _elapsed(since: float) -> float:
     return round(time.monotonic() - since, 1)
 
 
-def _registered(registry: Path) -> dict[str, str]:
-    return Registry.load(registry).racks
+def _registered() -> dict[str, str]:
+    """The racks of this machine, by name with their inventories."""
+    return Registry.load(Machine().registry).racks
 
 
 def _print(data: Any) -> None:
@@ -149,12 +154,10 @@ def down(
     """Take the rack away, or only the nodes named. Nothing of it is left on this machine."""
     since = time.monotonic()
     if name:
-        owner = _registered(Machine().registry).get(name)
+        owner = _registered().get(name)
         if owner is None:
             raise ColdironError(f"no rack called {name} is up on this machine")
-        rack = Rack(
-            Layout(name, Path(owner)), report=Report(Console(file=sys.stderr if as_json else sys.stdout))
-        )
+        rack = _open(name, Path(owner), as_json)
     else:
         rack = _rack(inventory, as_json)
     with rack.report:
@@ -255,7 +258,7 @@ def _list_snapshots(rack: Rack, as_json: bool) -> None:
 @app.command()
 def purge() -> None:
     """Remove what outlives racks on purpose: base images, kept snapshots, the package cache."""
-    rack = Rack(Layout("", Path("/")))
+    rack = _open("", Path("/"))
     rack.keeper.purge()
     rack.keeper.leave()
 

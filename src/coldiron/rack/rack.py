@@ -118,7 +118,7 @@ class Rack:
             lambda name: name not in started or started[name].done(),
         )
         for name, future in started.items():
-            if future.done() and (error := future.exception()):
+            if error := future.exception():
                 if not isinstance(error, ColdironError):
                     raise error
                 faults[name] = error.message
