@@ -33,6 +33,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
     _VALID_ARGS = frozenset({"roles"})
 
+    def _problems(self, role: str, task_vars: dict[str, Any]) -> list[str]:
+        """Evaluate the role's own ``__<role>_problems``: sentences on what its argument spec cannot say."""
+        scope: dict[str, Any] = {}
+        for part in ("defaults", "vars"):
+            path = os.path.join(ROLES_DIR, role, part, "main.yml")
+            if os.path.exists(path):
+                loaded = self._loader.load_from_file(path, cache="all", trusted_as_template=True) or {}
+                # The order of precedence that Ansible has: role defaults, the inventory, role vars.
+                scope = {**loaded, **task_vars} if part == "defaults" else {**scope, **loaded}
+        if f"__{role}_problems" not in scope:
+            return []
+        templar = self._templar.copy_with_new_env(available_variables=scope)
+        found = templar.template(scope[f"__{role}_problems"])
+        return [sentence for sentence in (str(one).strip() for one in found) if sentence]
+
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         task_vars = task_vars or {}
@@ -57,6 +72,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             # Secrets inside lists and mappings (a user's password hash) are masked where a message repeats them.
             messages = remove_values(checked.error_messages, checked._no_log_values)
             errors += [f"role {role}: {message}" for message in messages]
+            if not messages:
+                errors += [f"role {role}: {problem}" for problem in self._problems(role, task_vars)]
         if errors:
             result.update(failed=True, msg="; ".join(errors), errors=errors)
             return result
