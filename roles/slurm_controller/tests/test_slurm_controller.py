@@ -106,8 +106,7 @@ def test_cgroups_confine_as_declared(host, opts):
         for line in host.file("/etc/slurm/cgroup.conf").content_string.splitlines()
         if "=" in line and not line.startswith("#")
     )
-    layers = [opts["__slurm_controller_cgroup_settings"], opts["slurm_controller_cgroup_config"]]
-    assert written == slurm_config.merge(*layers)
+    assert written == opts["__slurm_controller_cgroup_conf"]
 
 
 def test_nobody_else_writes_the_configuration(host):
