@@ -16,8 +16,9 @@ name: os_data
 short_description: A role's data for the operating system of the current host
 author: The coldiron maintainers
 description:
-  - Merges C(vars/<Family>.yml), C(vars/<Distribution>.yml) and C(vars/<Distribution>_<major>.yml) of a role, the later
-    over the earlier, by the facts of the current host (see M(coldiron.cluster.os_facts)), and returns one mapping.
+  - Merges C(vars/<Family>.yml), C(vars/<Distribution>.yml) and C(vars/<Distribution>_<major>.yml) of a role,
+    the later over the earlier, by the facts of the current host (see M(coldiron.cluster.os_facts)), and returns
+    one mapping.
   - Every key there begins with C(__<role>_); it is given back without that.
   - So a role needs no M(ansible.builtin.include_vars) task, and no ladder of C(when).
 options:
@@ -52,7 +53,7 @@ _list:
 COLLECTION_ROLES = Path(__file__).parents[2] / "roles"
 
 
-class LookupModule(LookupBase):
+class LookupModule(LookupBase):  # type: ignore[misc]
     """Files named after the host's operating system, merged."""
 
     def run(

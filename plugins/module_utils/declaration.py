@@ -104,7 +104,7 @@ number = like(r"\d+", "a number")
 package = like(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", "a package's name (its version has a key of its own)")
 version = like(r"[A-Za-z0-9*?][A-Za-z0-9+.:~^*?\[\]-]*", "a version (* and ? may stand in it)")
 line = like(r"[^:\n]*", "one line without a colon")
-setting = like(r"\w[\w./*-]*", "a kernel setting's name")
+setting = like(r"\w[\w./-]*", "a kernel setting's name")
 present = one_of("present", "absent")
 
 # List by list: each key and its check. The first key names the item and must be there.

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python
 # Copyright: the coldiron maintainers
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Bring one node to one declaration. This text is what the node runs: standard library only, Python >= 3.9.
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     Steps = list[tuple[str, list[str], str]]  # account, argv, standard input
     Change = tuple[Mapping, str, bytes, bytes]  # entry, what to do, contents before and after
 
-STAGE = ".coldiron-converge"  # at the root of a file system: no daemon reads it, a rename out of it is atomic
+# At the root of a file system: no daemon reads it, a rename out of it is atomic, and nodes may share the file system.
+STAGE = f".coldiron-converge.{os.uname().nodename}"
 RECORDS = "/var/lib/coldiron/converge"
 LOCK_SECONDS = 300
 POLICY = "/usr/sbin/policy-rc.d"
@@ -231,10 +232,9 @@ class Converge:
         self.mounts = {line.split(" ")[4] for line in self.read("/proc/self/mountinfo").splitlines()}
         self.stages = {f"{self.place(path + below)}/{STAGE}" for path in self.stamps for below in ("", "/x")}
         # No systemd to talk to: a chroot, an image that is being made.
-        self.offline = os.environ.get("SYSTEMD_OFFLINE") == "1"
-        self.offline |= not os.path.isdir(self.at("/run/systemd/system"))
-        if not self.root and not self.offline:
-            self.offline = os.stat("/proc/1/root").st_ino != os.stat("/").st_ino
+        booted = os.path.isdir(self.at("/run/systemd/system")) and os.environ.get("SYSTEMD_OFFLINE") != "1"
+        own = self.root or (booted and os.path.samestat(os.stat("/proc/1/root"), os.stat("/")))
+        self.offline = not (booted and own)
 
     def apply(self) -> None:
         lock = None if self.check else self.lock()
@@ -452,11 +452,11 @@ class Converge:
         """Stage and validate all, then swap one by one: until the first swap no file has changed."""
         staged = [entry for entry, what in changes if what == "stage"]
         for entry in (entry for entry, what in changes if what == "make"):
-            self.make_parents(entry["path"])
+            os.makedirs(os.path.dirname(self.at(entry["path"])), exist_ok=True)
             os.mkdir(self.at(entry["path"]), 0o700)
             self.give(self.at(entry["path"]), entry)
         for entry in staged:
-            self.make_parents(entry["path"])
+            os.makedirs(os.path.dirname(self.at(entry["path"])), exist_ok=True)
             self.build(entry)
         self.validate(staged, [entry["path"] for entry, what in changes if what == "remove"])
         self.done["paths"] = [entry["path"] for entry, _ in changes]
@@ -536,12 +536,6 @@ class Converge:
 
     def mounted_in(self, path: str) -> bool:
         return any((mount + "/").startswith(path + "/") for mount in self.mounts)
-
-    def make_parents(self, path: str) -> None:
-        parent = os.path.dirname(path)
-        if not os.path.isdir(self.at(parent)):
-            self.make_parents(parent)
-            os.mkdir(self.at(parent), 0o755)
 
     def give(self, real: str, entry: Mapping) -> None:
         """Owner first: changing it drops set-uid bits."""
@@ -720,9 +714,8 @@ class Converge:
 
 def explain(error: OSError) -> str:
     """One sentence for what the operating system refused."""
-    advice = {errno.ENOSPC: "the file system is full; make room and run again"}
-    advice[errno.EDQUOT] = "the quota is used up"
-    advice[errno.EROFS] = "the file system is mounted read-only"
+    advice = {errno.EDQUOT: "the quota is used up", errno.EROFS: "the file system is mounted read-only"}
+    advice[errno.ENOSPC] = "the file system is full; make room and run again"
     advice[errno.EBUSY] = "it is a mount point and cannot be replaced"
     where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     return f"{where or 'node'}: {advice.get(error.errno or 0, error.strerror or str(error))}"
@@ -742,6 +735,7 @@ def censor(text: str, wanted: Mapping) -> str:
 def main(arguments: str, root: str = "/", run: Callable[..., Done] = spawn) -> int:
     wanted = json.loads(zlib.decompress(base64.b64decode(json.loads(arguments)["payload"])))
     work, why = None, ""
+    os.umask(0o022)
     try:
         if os.geteuid() != 0 and root == "/":
             raise Refusal("converge works as root only: say become: true")
@@ -752,11 +746,10 @@ def main(arguments: str, root: str = "/", run: Callable[..., Done] = spawn) -> i
     except OSError as error:
         why = explain(error)
     except Exception as error:  # a traceback could quote the payload, and with it secrets
-        trace = error.__traceback__
-        while trace and trace.tb_next:
-            trace = trace.tb_next
-        where = f"line {trace.tb_lineno}" if trace else "unknown"
-        why = f"converge itself is at fault ({where}): {type(error).__name__}: {error}"
+        while error.__traceback__ and error.__traceback__.tb_next:
+            error.__traceback__ = error.__traceback__.tb_next
+        line = error.__traceback__.tb_lineno if error.__traceback__ else 0
+        why = f"converge itself is at fault (line {line}): {type(error).__name__}: {error}"
     result: Mapping = work.result() if work else {"changed": False}
     if why:
         result.update(failed=True, msg=censor(why, wanted))

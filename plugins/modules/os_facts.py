@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python
 # Copyright: the coldiron maintainers
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The few facts that roles choose their data by, in one call of some twenty milliseconds."""
@@ -50,21 +50,21 @@ VENDORS = {"qemu": "kvm", "kvm": "kvm", "vmware": "VMware", "innotek": "virtualb
            "xen": "xen", "openstack": "kvm", "amazon": "kvm", "google": "kvm"}  # fmt: skip
 
 
-def first_of(path, encoding="utf-8"):
+def first_of(path: str) -> str:
     """A file's text, empty where there is none or it may not be read."""
     try:
-        with open(path, encoding=encoding, errors="replace") as stream:
+        with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
     except OSError:
         return ""
 
 
-def os_release(text):
+def os_release(text: str) -> dict[str, str]:
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {key: value.strip().strip("\"'") for key, value in pairs}
 
 
-def distribution(release, debian_version):
+def distribution(release: dict[str, str], debian_version: str) -> dict[str, str]:
     """The five names of setup out of os-release; Debian's point release stands in debian_version only."""
     ident = release.get("ID", "linux")
     version = release.get("VERSION_ID", "NA")
@@ -83,7 +83,7 @@ def distribution(release, debian_version):
     }
 
 
-def virtualization(root):
+def virtualization(root: str) -> str:
     """container, the hypervisor's name in setup's words, or NA on metal."""
     if "container=" in first_of(root + "/proc/1/environ") or os.path.exists(root + "/run/systemd/container"):
         return "container"
@@ -93,7 +93,7 @@ def virtualization(root):
     return next((name for word, name in VENDORS.items() if word in words), "NA")
 
 
-def facts(root=""):
+def facts(root: str = "") -> dict[str, str]:
     found = distribution(
         os_release(first_of(root + "/etc/os-release") or first_of(root + "/usr/lib/os-release")),
         first_of(root + "/etc/debian_version"),
@@ -109,7 +109,7 @@ def facts(root=""):
     return found
 
 
-def main(arguments):
+def main(arguments: str) -> int:
     json.loads(arguments)  # takes none; the placeholder alone makes this a lean module
     print(json.dumps({"changed": False, "ansible_facts": facts()}))
     return 0
