@@ -148,8 +148,8 @@ STATE = r"""
 cd /; dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
 sort etc/passwd etc/group; cut -d: -f1,2 etc/shadow | sort
 find etc srv var/lib/chrony usr/sbin -xdev ! -path 'etc/ssh/*' ! -path 'etc/*-' ! -name hostname ! -name hosts \
-  ! -name machine-id ! -name '.updated' ! -name 'subuid' ! -name 'subgid' ! -name ld.so.cache ! -name .pwd.lock ! -name '*.drift' \
-  -printf '%p %M %U:%G %l\n' | sort
+  ! -name machine-id ! -name '.updated' ! -name 'subuid' ! -name 'subgid' ! -name ld.so.cache \
+  ! -name .pwd.lock ! -name '*.drift' -printf '%p %M %U:%G %l\n' | sort
 find etc srv -xdev -type f ! -path 'etc/ssh/*' ! -path 'etc/*-' ! -name hostname ! -name hosts ! -name machine-id \
   ! -name '.updated' ! -name shadow ! -name 'sub[ug]id' ! -name ld.so.cache ! -name passwd ! -name group \
   ! -name gshadow ! -name resolv.conf ! -name .pwd.lock -exec sha256sum {} + | sort -k2
