@@ -54,7 +54,12 @@ def nspawn_command(
     ]  # fmt: skip
 
 
-NSPAWN_ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+NSPAWN_ENVIRONMENT = {
+    "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes",
+    "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
+    # A filter that lets every known call through costs a quarter of a boot's CPU time, and some of every call.
+    "SYSTEMD_SECCOMP": "0",
+}
 
 
 def gpu_devices(count: int) -> dict[str, int]:

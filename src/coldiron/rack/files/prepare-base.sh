@@ -17,6 +17,12 @@ mask systemd-udevd.service systemd-udev-trigger.service systemd-udev-settle.serv
     modprobe@.service dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
     sys-kernel-config.mount sys-fs-fuse-connections.mount proc-sys-fs-binfmt_misc.automount \
     proc-sys-fs-binfmt_misc.mount systemd-binfmt.service
+# A container's /dev and root are made before it boots.
+mask systemd-remount-fs.service systemd-tmpfiles-setup-dev-early.service systemd-tmpfiles-setup-dev.service
+mkdir -p "$root/etc/systemd/system-generators"
+for generator in debug getty gpt-auto hibernate-resume run ssh system-update tpm2; do
+    ln -sf /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
+done
 # The rack sets addresses; a resolver, a time server or a network manager comes by a role.
 mask systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service
 # Nothing may change a node behind a test's back.
