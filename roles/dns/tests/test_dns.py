@@ -26,10 +26,11 @@ def ask(name, kind, family):
     question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
     with socket.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.settimeout(2)
+        link.connect((server, 53))
         for attempt in range(2):
             head, tail = struct.pack("!6H", 7, 256, 1, 0, 0, 0), struct.pack("!2H", kind, family)
-            link.sendto(head + question + tail, (server, 53))
             try:
+                link.send(head + question + tail)
                 data = link.recv(4096)
                 break
             except socket.timeout:
@@ -49,8 +50,11 @@ def ask(name, kind, family):
             answers.append(socket.inet_ntop(socket.AF_INET6, data[at : at + size]))
         elif found == 12:
             answers.append(name_at(data, at)[0])
-        elif found == 16 and size:
-            answers.append(data[at + 1 : at + 1 + data[at]].decode())
+        elif found == 16:
+            word, end = at, at + size
+            while word < end:
+                answers.append(data[word + 1 : word + 1 + data[word]].decode())
+                word += 1 + data[word]
         at += size
     return [data[3] & 15, answers]
 server = sys.argv[1]
