@@ -25,8 +25,8 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return filtered
 
 
-def secret_size(secret: str, name: str, minimum: int) -> int:
-    """Return how many bytes a base64 secret holds; refuse fewer than ``minimum``, without showing it."""
+def long_secret(secret: str, name: str, minimum: int) -> str:
+    """Return a base64 secret as it is; refuse one of fewer than ``minimum`` bytes, without showing it."""
     try:
         size = len(base64.b64decode(str(secret), validate=True))
     except (binascii.Error, ValueError):
@@ -36,7 +36,7 @@ def secret_size(secret: str, name: str, minimum: int) -> int:
             f"{name} is not base64 of at least {minimum} bytes: write one with `coldiron secrets init`,"
             f" or by hand with `head -c {max(minimum, 128)} /dev/urandom | base64 -w0`"
         )
-    return size
+    return secret
 
 
 def slurm_settings(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -69,7 +69,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
         return {
-            "secret_size": _plain(secret_size),
+            "long_secret": _plain(long_secret),
             "slurm_settings": _plain(slurm_settings),
             "slurm_hosts": _plain(slurm_hosts),
             "slurm_packages": slurm_packages,
