@@ -159,7 +159,7 @@ def check_script(node: str, state: State, about: Touched, bare: State) -> str:
         "packages": f"[ $(dpkg-query -W -f '${{db:Status-Status}}\\n' {' '.join(packages)}"
         f" | grep -cx installed) = {len(packages)} ]",
         "contents": f"sha256sum -c --quiet <<'SUMS'\n{sums}\nSUMS",
-        "owners and modes": f"stat -c '%f %u:%g %n' {' '.join(files)} | LC_ALL=C sort"
+        "owners and modes": f"stat -c '%f %U:%G %n' {' '.join(files)} | LC_ALL=C sort"
         f" | diff - /dev/fd/3 3<<'STAT'\n{metadata}\nSTAT",
         "accounts": f"for u in {users}; do getent passwd $u || getent group $u || exit 1; done >/dev/null",
         "running units": f"systemctl is-active -q {' '.join(active)}",

@@ -6,9 +6,11 @@ The paths and units to look at closely come as the program's arguments, one JSON
 from __future__ import annotations
 
 import glob
+import grp
 import hashlib
 import json
 import os
+import pwd
 import subprocess
 import sys
 
@@ -32,7 +34,7 @@ def file_state(path: str) -> str:
         return "absent"
     if os.path.islink(path):
         return f"link {os.readlink(path)}"
-    about = f"{found.st_mode:o} {found.st_uid}:{found.st_gid}"
+    about = f"{found.st_mode:o} {pwd.getpwuid(found.st_uid).pw_name}:{grp.getgrgid(found.st_gid).gr_name}"
     if os.path.isdir(path):
         return about
     with open(path, "rb") as stream:
@@ -50,10 +52,14 @@ def settings() -> dict[str, str]:
 
 
 def accounts() -> list[str]:
-    """Users with their groups, groups with their members, in no order of making."""
+    """Users with their groups, groups with their members; the numbers that packages draw for themselves left out."""
     lines = []
     for table in ("passwd", "group"):
-        lines += [f"{table}:{line}" for line in said("getent", table)]
+        for line in said("getent", table):
+            words = line.split(":")
+            for field in (2, 3) if table == "passwd" else (2,):
+                words[field] = "-" if 100 <= int(words[field]) < 1000 else words[field]
+            lines.append(f"{table}:{':'.join(words)}")
     return sorted(lines)
 
 

@@ -7,8 +7,22 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+Variables = Mapping[str, Mapping[str, Any]]
+NOTHING: Variables = {}
 
-def host_values(hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]], *names: str) -> dict[str, Any]:
+
+def _of(host: str, hostvars: Variables, known: Variables) -> Mapping[str, Any]:
+    """A host's variables: what ``known`` says of it, else what Ansible does.
+
+    Ansible gathers all variables of a host anew at each question. Asked by every host about every other one, that is
+    what a large cluster would spend its time on; the inventory plugin says the few that count once, to all.
+    """
+    return known[host] if host in known else hostvars[host]
+
+
+def host_values(
+    hosts: list[str], hostvars: Variables, *names: str, known: Variables = NOTHING
+) -> dict[str, Any]:
     """Map each host to the first of the inventory variables ``names`` that it has.
 
     Only inventory variables are read, never facts, so hosts outside ``--limit`` and unreachable ones count
@@ -16,7 +30,7 @@ def host_values(hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]], *na
     """
     values: dict[str, Any] = {}
     for host in hosts:
-        variables = hostvars[host]
+        variables = _of(host, hostvars, known)
         for name in names:
             if name in variables:
                 values[host] = variables[name]
@@ -33,27 +47,24 @@ def records(addresses: Mapping[str, str], hosts: list[str]) -> list[dict[str, An
     return [{"name": host, "address": addresses[host]} for host in hosts]
 
 
-def bmc_records(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str]) -> list[dict[str, Any]]:
+def bmc_records(hostvars: Variables, hosts: list[str], known: Variables = NOTHING) -> list[dict[str, Any]]:
     """Return the records of the management controllers that ``hosts`` have, each as NAME-bmc."""
-    return [
-        {"name": f"{host}-bmc", "address": hostvars[host]["coldiron_bmc_address"]}
-        for host in hosts
-        if hostvars[host].get("coldiron_bmc_address")
-    ]
+    found = {host: _of(host, hostvars, known).get("coldiron_bmc_address") for host in hosts}
+    return [{"name": f"{host}-bmc", "address": address} for host, address in found.items() if address]
 
 
-def distinct(hostvars: Mapping[str, Mapping[str, Any]], hosts: list[str], name: str) -> list[Any]:
+def distinct(hostvars: Variables, hosts: list[str], name: str, known: Variables = NOTHING) -> list[Any]:
     """Return the different values that ``hosts`` have of the inventory variable ``name``, sorted."""
-    return sorted({hostvars[host][name] for host in hosts if hostvars[host].get(name)})
+    return sorted({value for host in hosts if (value := _of(host, hostvars, known).get(name))})
 
 
 def workers(
-    addresses: Mapping[str, str], hosts: list[str], hostvars: Mapping[str, Mapping[str, Any]]
+    addresses: Mapping[str, str], hosts: list[str], hostvars: Variables, known: Variables = NOTHING
 ) -> list[dict[str, Any]]:
     """Return ``hosts`` as the nodes that role slurm_controller takes: name, address and declared hardware."""
     return [
         {"name": host, "address": addresses[host], "hardware": hardware}
-        for host, hardware in host_values(hosts, hostvars, "coldiron_hardware").items()
+        for host, hardware in host_values(hosts, hostvars, "coldiron_hardware", known=known).items()
     ]
 
 

@@ -168,6 +168,9 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         _set(inventory, "all", found["shared_vars"])
         for host, hostvars in found["hostvars"].items():
             _set(inventory, host, hostvars)
+        # Also in one place, so that no host has to gather the variables of every other one. A second cluster.yml adds.
+        together = inventory.groups["all"].vars.get("coldiron_hosts", {}) | found["hostvars"]
+        _set(inventory, "all", {"coldiron_hosts": together})
         self._connect(Path(path).parent, inventory, found["hostvars"])
 
     def _found(self, path: Path, cache: bool) -> dict[str, Any]:

@@ -66,5 +66,16 @@ def test_slurmdbd_reaches_its_own_host_by_the_socket_and_others_by_address() -> 
     assert {user["privileges"] for user in users} == {"slurm_acct_db.*:ALL"}
 
 
+def test_what_the_inventory_plugin_says_is_asked_first() -> None:
+    known = {"gpu01": {"coldiron_address": "10.9.0.9", "coldiron_hardware": {"sockets": 2}}}
+    addresses = topology.host_values(
+        ["head01", "gpu01"], HOSTVARS, "coldiron_address", "ansible_host", known=known
+    )
+    assert addresses == {"head01": "10.9.0.1", "gpu01": "10.9.0.9"}
+    assert topology.workers(addresses, ["gpu01"], {}, known)[0]["hardware"] == {"sockets": 2}
+    assert topology.bmc_records({}, ["gpu01"], known) == []
+    assert topology.distinct(HOSTVARS, ["head01", "gpu01"], "coldiron_distribution", known) == ["debian-13"]
+
+
 def test_every_filter_is_offered_by_its_name() -> None:
     assert all(callable(one) for one in topology.FilterModule().filters().values())
