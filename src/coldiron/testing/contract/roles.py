@@ -375,9 +375,10 @@ def preflight_changes_nothing(role: Path) -> Findings:
     path = role / "tasks" / "preflight.yml"
     for task in tasks_of(path) if path.is_file() else ():
         action = action_of(task)
-        reads = action in READING_MODULES or action == "" or action.endswith("_info")
-        if action in COMMANDS and task.words.get("changed_when") is not False:
-            reads = False
+        if action in COMMANDS:
+            reads = task.words.get("changed_when") is False
+        else:
+            reads = action in READING_MODULES or action == "" or action.endswith("_info")
         if not reads:
             yield Finding(
                 path, task.first, "preflight", f"{action} may change the node: preflight only looks"
