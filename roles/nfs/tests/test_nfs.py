@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import shlex
 
 import pytest
@@ -15,10 +16,22 @@ def look_at(home):
 
 
 @pytest.fixture
-def readers(host, hostname, role_hosts, run_on):
-    """Other nodes that have a client in user space, which reads a server without mounting."""
-    others = [run_on(name) for name in role_hosts("nfs") if name != hostname]
-    return [other for other in others if other.exists("nfs-ls")]
+def readers(site, hostname, role_hosts, run_on):
+    """Other nodes that have a client in user space, which reads a server without mounting, and their addresses."""
+    others = [
+        (run_on(name), site.hostvars(name)["ansible_host"]) for name in role_hosts("nfs") if name != hostname
+    ]
+    return [(other, address) for other, address in others if other.exists("nfs-ls")]
+
+
+def is_client(address, export):
+    """Tell whether an address is let in by an export."""
+    networks = [ipaddress.ip_network(client) for client in export["clients"]]
+    return any(ipaddress.ip_address(address) in network for network in networks)
+
+
+def server(hostvars):
+    return hostvars["ansible_host"]
 
 
 def served(export):
@@ -51,16 +64,22 @@ def test_the_server_runs_and_starts_at_boot(host, opts):
             assert f"{export['path']} " in live
 
 
-def test_another_node_reads_what_is_exported(host, opts, hostvars, readers, eventually):
+def test_another_node_reads_what_is_exported_to_it(host, opts, hostvars, readers, eventually):
     if not opts["nfs_serve"]:
         return
     for export in opts["nfs_exports"]:
         here = set(host.check_output(f"ls -A {export['path']}").split())
-        for reader in readers:
-            url = shlex.quote(f"nfs://{hostvars['coldiron_address']}{export['path']}?version=4")
-            there = eventually(lambda reader=reader, url=url: reader.run(f"nfs-ls {url}"), seconds=30)
+        # What lies on an export's path is seen by those only whom that one lets in.
+        inner = {other["path"].rpartition("/")[2] for other in opts["nfs_exports"]}
+        for reader, address in readers:
+            url = f"nfs://{server(hostvars)}{export['path']}?version=4"
+            command = f"nfs-ls {shlex.quote(url)}"
+            if not is_client(address, export):
+                assert reader.run(command).rc != 0, f"{address} is let into {export}"
+                continue
+            there = eventually(lambda r=reader, c=command: r.run(c), seconds=30)
             assert there.rc == 0, there.stderr
-            assert {line.split()[-1] for line in there.stdout.splitlines()} == here
+            assert {line.split()[-1] for line in there.stdout.splitlines()} | inner == here | inner
 
 
 def test_another_node_writes_only_where_it_may(host, opts, hostvars, readers, eventually):
@@ -69,7 +88,7 @@ def test_another_node_writes_only_where_it_may(host, opts, hostvars, readers, ev
 
     def written(reader, path, uid):
         """Write a file over the network as somebody; a server that has just started asks for patience."""
-        url = f"nfs://{hostvars['coldiron_address']}{path}?version=4&uid={uid}&gid={uid}"
+        url = f"nfs://{server(hostvars)}{path}?version=4&uid={uid}&gid={uid}"
         command = f"nfs-cp /etc/os-release {shlex.quote(url)}"
         patience = opts["nfs_grace_seconds"] + 10
         eventually(lambda: "GRACE" not in reader.run(command).stderr, seconds=patience, every=2)
@@ -80,10 +99,11 @@ def test_another_node_writes_only_where_it_may(host, opts, hostvars, readers, ev
         place = host.check_output(f"mktemp --directory {export['path']}/.written-by-a-test-XXXXXX")
         host.check_output(f"chown 65000:65000 {place}")
         try:
-            writable, root = "rw" in served(export), "no_root_squash" in served(export)
-            for number, reader in enumerate(readers):
+            for number, (reader, address) in enumerate(readers):
+                writable = "rw" in served(export) and is_client(address, export)
+                root = writable and "no_root_squash" in served(export)
                 assert written(reader, f"{place}/owner{number}", 65000) == writable, export
-                assert written(reader, f"{place}/root{number}", 0) == (writable and root), export
+                assert written(reader, f"{place}/root{number}", 0) == root, export
         finally:
             host.run(f"rm -rf {place}")
 
