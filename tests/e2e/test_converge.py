@@ -518,7 +518,7 @@ def test_become(rack: Rack) -> None:
             "users": [
                 {
                     "name": "bob",
-                    "uid": 2002,
+                    "uid": 2077,
                     "home": "/var/bob",
                     "create_home": True,
                     "shell": "/bin/sh",

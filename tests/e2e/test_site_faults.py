@@ -8,8 +8,8 @@ from tests.e2e.siterun import Record, SiteRun
 
 pytestmark = pytest.mark.site
 
-# After how many of its tasks a fresh worker's run is killed; the first is the one that is always tried.
-KILL_POINTS = (14, 2, 8, 17, 20)
+# After how many percent of its tasks a fresh worker's run is killed; the first is always tried.
+KILL_POINTS = (60, 5, 30, 75, 90)
 
 
 def kill_points(config: pytest.Config) -> list[int]:
@@ -37,8 +37,11 @@ def test_the_site_is_as_it_was_without_the_removed_node(converged: SiteRun) -> N
 
 def test_a_killed_run_is_made_up_for(converged: SiteRun, point: int) -> None:
     worker = converged.workers[-1]
+    tasks = len(converged.run("--check").tasks[worker])
     converged.reset(worker)
-    assert converged.run_killed(worker, point), "the run ended before it could be killed"
+    assert converged.run_killed(worker, max(1, tasks * point // 100)), (
+        "the run ended before it could be killed"
+    )
     record = converged.run()
     assert record.status == 0, record.told()
     assert without(record, worker) == []

@@ -87,7 +87,7 @@ def test_the_whole_site_has_nothing_left_to_do(grown: SiteRun) -> None:
 
 def test_a_node_is_removed(grown: SiteRun, converged: SiteRun, job: str) -> None:
     before, daemons = facts_of(converged, job), without_new(grown)
-    verb(grown.inventory, "remove", NEW)
+    verb(grown.inventory, "remove", NEW, "--yes")
     assert facts_of(converged, job) == before
     assert without_new(grown) == daemons
     assert NEW not in grown.on(grown.head, "scontrol show nodes")
