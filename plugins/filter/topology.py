@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -18,6 +18,51 @@ def _of(host: str, hostvars: Variables, known: Variables) -> Mapping[str, Any]:
     what a large cluster would spend its time on; the inventory plugin says the few that count once, to all.
     """
     return known[host] if host in known else hostvars[host]
+
+
+# What topology.yml calls the groups that it reads.
+GROUPS = {
+    "nodes": "cluster",
+    "heads": "dns_server",
+    "time_servers": "time_server",
+    "home_servers": "home_server",
+    "nfs_servers": "nfs_server",
+    "mariadb": "mariadb",
+    "slurm_dbds": "slurm_dbd",
+    "slurm_controllers": "slurm_controller",
+    "slurm_workers": "slurm_worker",
+    "slurm_logins": "slurm_login",
+}
+# Roles by who runs them, in the order of the stages; the first line is everybody's.
+ROLES = (
+    ("nodes", ("base", "dns", "time", "users", "nfs")),
+    ("slurm", ("slurm_common", "munge")),
+    ("mariadb", ("mariadb",)),
+    ("slurm_dbds", ("slurm_dbd",)),
+    ("slurm_controllers", ("slurm_controller",)),
+    ("slurm_workers", ("slurm_worker",)),
+    ("slurm_logins", ("slurm_login",)),
+)
+
+
+def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the hosts of each function, in the inventory's order; ``slurm`` are those of any of Slurm's.
+
+    A hand-written inventory may leave groups out. Hosts in ``removed`` are on their way out: they are no node and no
+    worker any more.
+    """
+    leaving = set(removed)
+    found = {name: list(groups.get(group) or []) for name, group in GROUPS.items()}
+    for name in ("nodes", "slurm_workers"):
+        found[name] = [host for host in found[name] if host not in leaving]
+    slurm = (name for name in GROUPS if name == "mariadb" or name.startswith("slurm_"))
+    found["slurm"] = list(dict.fromkeys(host for name in slurm for host in found[name]))
+    return found
+
+
+def roles_of(shape: Mapping[str, list[str]], host: str) -> list[str]:
+    """Return the roles that ``host`` runs, in the order of the stages."""
+    return [role for name, roles in ROLES if name == "nodes" or host in shape[name] for role in roles]
 
 
 def host_values(
@@ -94,5 +139,7 @@ class FilterModule:
             "distinct": distinct,
             "host_values": host_values,
             "records": records,
+            "roles_of": roles_of,
+            "shape": shape,
             "workers": workers,
         }

@@ -21,6 +21,39 @@ HOSTVARS = {
 }
 
 
+GROUPS = {
+    "cluster": ["head01", "login01", "gpu01", "gpu02"],
+    "dns_server": ["head01"],
+    "slurm_dbd": ["head01"],
+    "slurm_controller": ["head01"],
+    "slurm_worker": ["gpu01", "gpu02"],
+    "slurm_login": ["login01"],
+}
+
+
+def test_the_shape_is_read_from_the_groups_that_there_are() -> None:
+    shape = topology.shape(GROUPS)
+    assert shape["nodes"] == ["head01", "login01", "gpu01", "gpu02"]
+    assert shape["heads"] == ["head01"]
+    assert shape["nfs_servers"] == []
+    assert shape["slurm"] == ["head01", "gpu01", "gpu02", "login01"]
+
+
+def test_a_node_that_leaves_is_told_to_nobody() -> None:
+    shape = topology.shape(GROUPS, ["gpu02"])
+    assert shape["nodes"] == ["head01", "login01", "gpu01"]
+    assert shape["slurm_workers"] == ["gpu01"]
+    assert "gpu02" not in shape["slurm"]
+
+
+def test_a_host_runs_the_roles_of_its_functions() -> None:
+    shape = topology.shape(GROUPS)
+    common = ["base", "dns", "time", "users", "nfs", "slurm_common", "munge"]
+    assert topology.roles_of(shape, "gpu01") == [*common, "slurm_worker"]
+    assert topology.roles_of(shape, "head01") == [*common, "slurm_dbd", "slurm_controller"]
+    assert topology.roles_of(topology.shape({"cluster": ["a"]}), "a") == common[:5]
+
+
 def test_the_first_variable_that_a_host_has_counts() -> None:
     values = topology.host_values(["head01", "gpu01"], HOSTVARS, "coldiron_address", "ansible_host")
     assert values == {"head01": "10.9.0.1", "gpu01": "10.0.0.2"}
