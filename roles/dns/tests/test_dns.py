@@ -80,7 +80,7 @@ def servers(opts):
 def test_every_server_knows_every_name_and_its_way_back(host, opts, servers):
     questions, wanted = [], []
     ways_back = {}
-    for record in opts["dns_records"]:
+    for record in [*opts["dns_records"], *opts["dns_extra_records"]]:
         kind = AAAA if ":" in record["address"] else A
         names = [f"{name}.{opts['dns_domain']}" for name in [record["name"], *record.get("aliases", [])]]
         for name in names:
