@@ -75,8 +75,9 @@ def one_account(account: Account, least: int) -> list[str]:
         found.append(f"name {name!r}: write lower-case letters, digits, - and _, at most 32, a letter first")
     if name in TAKEN_NAMES:
         found.append(f"{name}: a package makes an account of this name: choose another one")
-    for word, number in dict.fromkeys([("uid", int(account["uid"])), ("gid", primary_gid(account))]):
-        if problem := id_problem(number, least):
+    for word in ("uid", "gid"):
+        number = account.get(word)
+        if number is not None and (problem := id_problem(int(number), least)):
             found.append(f"{name}: {word} {problem}")
     for number, key in enumerate(account.get("ssh_keys") or [], 1):
         if problem := key_problem(key):
@@ -119,12 +120,14 @@ def account_problems(accounts: Sequence[Account], groups: Sequence[Account], lea
         found.append(f"two accounts are named {name}: merge them")
     for name in repeated(group["name"] for group in groups):
         found.append(f"two groups are named {name}: merge them")
-    for uid in repeated(int(account["uid"]) for account in accounts):
+    shared_uids = repeated(int(account["uid"]) for account in accounts)
+    for uid in shared_uids:
         names = [account["name"] for account in accounts if int(account["uid"]) == uid]
         found.append(f"{' and '.join(names)} share uid {uid}: each would own the other's files")
     for gid in repeated(shared.values()):
         found.append(f"{' and '.join(name for name, n in shared.items() if n == gid)} share gid {gid}")
-    for gid in repeated(own.values()):
+    # By default the gid is the uid: what is said already is not said again.
+    for gid in [gid for gid in repeated(own.values()) if gid not in shared_uids]:
         names = [name for name, number in own.items() if number == gid]
         found.append(f"{' and '.join(names)} share gid {gid}: declare it as a group in users_groups")
     for name in sorted(shared.keys() & own.keys()):
