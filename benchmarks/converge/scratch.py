@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,8 @@ def environment(inventory: Path) -> dict[str, str]:
     """What every command runs with: the venv first, Python's bytecode cached as on anyone's machine."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHONDONT"))}
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "/usr/sbin:/usr/bin")])
+    # A copy of the collection in somebody's home is not what is to be measured.
+    kept["ANSIBLE_COLLECTIONS_PATH"] = sysconfig.get_path("purelib")
     kept["PYTHONPYCACHEPREFIX"] = str(inventory.parent / "bytecode")
     return kept
 
