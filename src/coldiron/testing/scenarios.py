@@ -23,6 +23,8 @@ from coldiron.testing.stages import find_collection, read_plays, roles_in_order
 from coldiron.testing.steps import WHOLE_SITE, command, environment
 
 SCENARIO_SECONDS = 900
+# Named, because molecule finds it by itself only where there is a git checkout.
+CONFIG = Path(".config", "molecule", "config.yml")
 LOGS = Path(".cache", "molecule")
 LAST_LINES = 60
 ACTION = re.compile(r"➜ (\w+):.* Executing")
@@ -78,9 +80,15 @@ def molecule(root: Path, words: list[str], log: Path) -> tuple[int, str]:
     with log.open("w", encoding="utf-8") as stream:
         try:
             finished = subprocess.run(
-                [command("molecule"), *words], cwd=root, stdin=subprocess.DEVNULL, stdout=stream,
-                stderr=subprocess.STDOUT, env=environment(), timeout=SCENARIO_SECONDS, check=False,
-            )  # fmt: skip
+                [command("molecule"), "--base-config", str(root / CONFIG), *words],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                timeout=SCENARIO_SECONDS,
+                check=False,
+            )
             status = finished.returncode
         except subprocess.TimeoutExpired:
             stream.write(f"\nno end within {SCENARIO_SECONDS} s\n")
