@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coldiron.errors import ColdironError
+from coldiron.rack.base import newest
 from coldiron.rack.cgroup import Cgroup, unified_root
 from coldiron.rack.cli import app
 from coldiron.rack.connection import connection_vars
@@ -401,14 +402,14 @@ def test_up_goes_on_after_a_killed_up(second: Bench) -> None:
 
 def test_down_cleans_up_after_a_killed_bake(second: Bench) -> None:
     bases = second.layout.machine.bases
-    finished = set(bases.glob("debian-*"))
+    before = newest(bases, "debian-13-*")
     process = second.begin("up", "--rebuild-base")
     until(lambda: any(bases.glob(f".baking.{second.name}.*/root/usr")), process)
     kill(process)
     assert second.group("_bake").pids()
     second.do("down")
     assert second.traces() == []
-    assert set(bases.glob("debian-*")) >= finished
+    assert newest(bases, "debian-13-*") == before
 
 
 def test_a_killed_snapshot_loses_nothing(second: Bench) -> None:

@@ -60,7 +60,9 @@ class Builder:
             state = self.take_up()
             self.tell_differences(state)
             keeper = self.rack.nodes(state)
-            running = {name for name in state.nodes if keeper.running(name)}
+            running = {
+                name for name, node in state.nodes.items() if keeper.running(name) and not node.stopping
+            }
             missing = [node for node in wanted if node.name not in running]
             needed = _ROOM_MIB + _NODE_ROOM_MIB * len(missing)
             refuse_little_room(self.machine.lib, needed, f"a rack of {len(missing)} more nodes")

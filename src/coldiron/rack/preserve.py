@@ -35,6 +35,9 @@ def take(
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         rack.report.say(f"stopping {len(nodes)} nodes for snapshot {name}")
+        for node in nodes:
+            node.stopping = True
+        rack.save(state)
         rack.each(lambda node: keeper.stop(node.name), nodes)
         try:
             for node in nodes:

@@ -89,6 +89,7 @@ class Rack:
         def start(node: NodeState) -> None:
             keeper.start(node)
             node.renew = False
+            node.stopping = False
 
         if not nodes:
             return
@@ -164,7 +165,11 @@ class Rack:
         mute = wait_for_ssh(addresses, keeper.running, lambda _: None, 3.0)
         nodes = [
             {
-                **{key: value for key, value in asdict(node).items() if key not in {"layers", "renew"}},
+                **{
+                    key: value
+                    for key, value in asdict(node).items()
+                    if key not in {"layers", "renew", "stopping"}
+                },
                 "state": "stopped" if name not in running else ("booting" if name in mute else "up"),
                 "base": baked_for(node.base),
                 "snapshot": Path(node.snapshot).name if node.snapshot else None,

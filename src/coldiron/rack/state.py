@@ -51,7 +51,8 @@ class NodeState:
     """One node as it was made. ``layers`` are the frozen layers over ``base``, the topmost first.
 
     ``snapshot`` is the directory of the snapshot that it stands on. ``renew``: what it has written since
-    is to be thrown away before it boots.
+    is to be thrown away before it boots. ``stopping``: it was told to shut down; what still runs of it does
+    not count.
     """
 
     name: str
@@ -64,6 +65,7 @@ class NodeState:
     layers: list[str] = field(default_factory=list)
     snapshot: str | None = None
     renew: bool = False
+    stopping: bool = False
 
 
 @dataclass

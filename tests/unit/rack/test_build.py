@@ -461,6 +461,17 @@ def test_what_runs_is_never_renewed(toy: Toy) -> None:
     assert not up(toy, rack).nodes["gpu01"].renew
 
 
+def test_what_was_told_to_shut_down_is_booted_by_up(toy: Toy) -> None:
+    rack = toy.rack()
+    up(toy, rack)
+    state = rack.standing()
+    state.nodes["gpu01"].stopping = True
+    rack.save(state)
+    toy.host.calls.clear()
+    assert not up(toy, rack).nodes["gpu01"].stopping
+    assert len(toy.host.ran("systemd-nspawn")) == 1
+
+
 def test_a_node_whose_base_is_gone_is_made_anew(toy: Toy) -> None:
     rack = toy.rack()
     state = up(toy, rack)
