@@ -34,26 +34,35 @@ def say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
+class LateError(Failed):
+    """The time that the whole benchmark may take is over."""
+
+
 def one_size(
-    rack: Scratch, workers: int, options: argparse.Namespace, until: float
-) -> tuple[dict[str, Measured], list[str]]:
-    """Measure one size; returns the runs, and where the floor's end state differs from the site's."""
+    rack: Scratch,
+    workers: int,
+    options: argparse.Namespace,
+    until: float,
+    found: dict[str, Measured],
+    differ: list[str],
+) -> None:
+    """Measure one size into ``found``; where the floor's end state differs from the site's goes into ``differ``."""
     say(f"{workers} workers: the rack, and one untimed run to learn from")
     rack.up(workers)
     site, least = Playbook(rack, ROOT / "ansible.cfg"), Floor(rack)
     least.learn(site)
     every: dict[str, Playbook | Floor] = {"floor": least, "site": site, "stock": Playbook(rack, STOCK)}
     ways = {name: way for name, way in every.items() if name in options.ways.split(",")}
-    differ: list[str] = []
 
     def after_first(name: str) -> None:
         say(f"{workers} workers: first run by {name} done")
         if name == "floor":
-            differ[:] = least.differences()
+            differ.extend(least.differences())
+        if time.monotonic() > until:
+            raise LateError(f"{options.minutes:g} minutes are over: what follows is not measured")
 
-    found = measure(rack, ways, options.first, options.repeat, lambda: time.monotonic() < until, after_first)
+    measure(rack, ways, options.first, options.repeat, found, after_first)
     rack.down()
-    return found, differ
 
 
 def document(results: dict[int, dict[str, Measured]], differences: dict[int, list[str]]) -> dict[str, Any]:
@@ -78,7 +87,8 @@ def main() -> int:
     try:
         with interrupts_raise(), Scratch(options.net, options.distribution, options.run_seconds) as rack:
             for workers in (int(size) for size in options.workers.split(",")):
-                results[workers], differences[workers] = one_size(rack, workers, options, until)
+                results[workers], differences[workers] = {}, []
+                one_size(rack, workers, options, until, results[workers], differences[workers])
     except Failed as error:
         say(f"error: {error}")
         code = 1
@@ -87,6 +97,8 @@ def main() -> int:
         code = 130
     print(f"{machine()}\n\n{table(results)}")
     for workers, lines in differences.items():
+        if "floor" not in results[workers] or not results[workers]["floor"].first:
+            continue
         print(
             f"\nEnd states at {workers} workers: {'the same' if not lines else f'{len(lines)} differences'}"
         )

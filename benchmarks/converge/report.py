@@ -37,25 +37,25 @@ def middle(runs: list[Run], what: str) -> float | None:
 
 
 def cells(measured: Measured, least: Measured, nodes: int) -> list[str]:
-    """One row's figures: first and second run, each in seconds, against the floor, controller CPU a node."""
+    """One row's figures: for the first and the second run clock, processors, both against the floor, and the share."""
     row = []
     for runs, floor_runs in ((measured.first, least.first), (measured.again, least.again)):
-        wall, floor_wall, cpu = middle(runs, "wall"), middle(floor_runs, "wall"), middle(runs, "cpu")
-        row.append("-" if wall is None else f"{wall:.1f}")
-        row.append("-" if wall is None or not floor_wall else f"{wall / floor_wall:.1f}")
-        row.append("-" if cpu is None else f"{cpu / nodes:.2f}")
+        for what in ("wall", "all_cpu"):
+            took, floor_took = middle(runs, what), middle(floor_runs, what)
+            ratio = f" ({took / floor_took:.1f}x)" if took is not None and floor_took else ""
+            row.append("-" if took is None else f"{took:.1f}{ratio}")
+        here = middle(runs, "cpu")
+        row.append("-" if here is None else f"{here / nodes:.2f}")
     return row
 
 
 def table(results: Mapping[int, Mapping[str, Measured]]) -> str:
     """Markdown: a row for each size and way."""
-    lines = [
-        "| workers | way | first s | x floor | CPU s a node | second s | x floor | CPU s a node |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    half = "run, s by the clock | s of all processors | controller's s a node"
+    lines = [f"| workers | way | first {half} | second {half} |", "|---|---|---|---|---|---|---|---|"]
     for workers, ways in results.items():
         for name, measured in ways.items():
-            row = [str(workers), WORDS[name], *cells(measured, ways["floor"], workers + 1)]
+            row = [str(workers), WORDS[name], *cells(measured, ways.get("floor", Measured()), workers + 1)]
             lines.append(f"| {' | '.join(row)} |")
     loads = [run.load for ways in results.values() for one in ways.values() for run in one.first + one.again]
     if loads:

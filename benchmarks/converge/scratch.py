@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+from coldiron.rack.cgroup import unified_root
 from coldiron.rack.connection import ssh_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,12 @@ class Scratch:
         """Where Ansible's ssh keeps its control sockets."""
         state = json.loads((self.inventory / ".rack" / "state.json").read_text(encoding="utf-8"))
         return str(state["sockets"])
+
+    def cpu(self) -> float:
+        """Seconds of processor time that the nodes have used since they were made."""
+        groups = unified_root(Path("/proc/self/mountinfo").read_text(encoding="utf-8")) / "coldiron" / NAME
+        stats = [groups / node / "cpu.stat" for node in self.nodes]
+        return sum(int(stat.read_text(encoding="utf-8").split()[1]) for stat in stats) / 1e6
 
     def disconnect(self) -> None:
         """Close every kept connection, so that each run pays for its own."""

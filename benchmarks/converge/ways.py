@@ -22,11 +22,17 @@ STOCK = Path(__file__).with_name("stock.cfg")
 
 @dataclass
 class Run:
-    """One run: seconds by the clock, seconds of the controller's processors, and how busy the machine was before."""
+    """One run: seconds by the clock, processor seconds here and on the nodes, and how busy the machine was before."""
 
     wall: float
     cpu: float
+    nodes_cpu: float
     load: float
+
+    @property
+    def all_cpu(self) -> float:
+        """Processor seconds, here and on the nodes."""
+        return self.cpu + self.nodes_cpu
 
 
 @dataclass
@@ -48,11 +54,11 @@ def cpu_of_children() -> float:
 
 
 @contextmanager
-def clock(runs: list[Run]) -> Iterator[None]:
+def clock(rack: Scratch, runs: list[Run]) -> Iterator[None]:
     """Add what happens inside to ``runs``, if it ends well."""
-    load, cpu, since = os.getloadavg()[0], cpu_of_children(), time.monotonic()
+    load, here, there, since = os.getloadavg()[0], cpu_of_children(), rack.cpu(), time.monotonic()
     yield
-    runs.append(Run(time.monotonic() - since, cpu_of_children() - cpu, load))
+    runs.append(Run(time.monotonic() - since, cpu_of_children() - here, rack.cpu() - there, load))
 
 
 class Playbook:
@@ -122,22 +128,26 @@ class Floor:
 
 
 def measure(
-    rack: Scratch, ways: Mapping[str, Playbook | Floor], firsts: int, repeats: int, go_on: Callable[[], bool],
+    rack: Scratch,
+    ways: Mapping[str, Playbook | Floor],
+    firsts: int,
+    repeats: int,
+    found: dict[str, Measured],
     after_first: Callable[[str], None],
-) -> dict[str, Measured]:  # fmt: skip
-    """Run the ways in turn, round by round, so that what the machine does meanwhile meets all of them."""
-    found = {name: Measured() for name in ways}
+) -> None:
+    """Run the ways in turn, round by round, so that what the machine does meanwhile meets all of them.
+
+    What is measured goes into ``found`` at once: an interrupted benchmark reports what it has.
+    """
+    found.update({name: Measured() for name in ways})
     for number in range(firsts):
         for name, way in ways.items():
-            if not go_on():
-                return found
             rack.reset()
             rack.disconnect()
-            with clock(found[name].first):
+            with clock(rack, found[name].first):
                 way.first()
             after_first(name)
             for _ in range(repeats if number == 0 else 0):
                 rack.disconnect()
-                with clock(found[name].again):
+                with clock(rack, found[name].again):
                     way.again()
-    return found
