@@ -54,6 +54,12 @@ class Builder:
         """
         refuse_not_root()
         refuse_missing(self.host)
+        try:
+            return self._up()
+        finally:
+            self.rack.keeper.leave()
+
+    def _up(self) -> RackState:
         only = self.wishes.only
         wanted = [self.spec.node(name) for name in only] if only else list(self.spec.nodes)
         with self.host.lock(self.layout.lock, self.say):

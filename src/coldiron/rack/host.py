@@ -109,10 +109,13 @@ class Host:
     def lock(self, path: Path, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Hold ``path`` locked. Waits ten minutes at most for its holder, then raises ColdironError."""
         deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-        path.parent.mkdir(parents=True, exist_ok=True)
         told = False
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # the last user of the directory removed it in between
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

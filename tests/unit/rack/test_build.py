@@ -217,6 +217,7 @@ def test_foreign_things_are_refused_before_anything_is_made(toy: Toy) -> None:
             up(toy)
         assert caught.value.exit_code == ExitCode.REFUSED
         assert not rack.layout.state.exists()
+        assert not toy.machine.run.exists()
         assert not toy.host.ran("-batch")
         clear()
     up(toy)
