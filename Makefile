@@ -36,5 +36,8 @@ test: rack-packages ## lint, unit, a fresh site, every role's tests and sabotage
 test-all: rack-packages ## all of it, the slow ones too
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py all
 
+docs: setup ## the options tables of the roles' READMEs, from their specs
+	@$(RUN) coldiron.docs_gen
+
 clean: ## take every trace away: rack, caches, .venv
 	@$(AS_ROOT) scripts/clean.sh
