@@ -1,7 +1,8 @@
 """The phases of ``make test``, cheapest first; the first that fails ends it.
 
-``lint`` and ``fast`` need no node and no root. A single phase can be named too. ``full`` builds the virtual rack anew and proves a fresh site,
-the second run, every role's tests and sabotage, and the molecule scenarios. ``all`` adds the slow ones.
+``fast`` needs no node and no root. ``full`` builds the virtual rack anew and proves a fresh site, the second run,
+every role's tests and sabotage, and the molecule scenarios. ``all`` adds the slow ones. A single phase, such as
+``lint``, can be named too.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def python(*arguments: str, **env: str) -> None:
 
 
 def covered(*pytest_arguments: str) -> None:
-    """Run pytest and add to the coverage of src/coldiron."""
-    python("-m", "coverage", "run", "--append", "-m", "pytest", *pytest_arguments)
+    """Run pytest and keep what it covered of src/coldiron in a data file of its own."""
+    python("-m", "coverage", "run", "-m", "pytest", *pytest_arguments)
 
 
 def lint() -> None:
@@ -83,6 +84,7 @@ def exhaustive() -> None:
 
 def coverage() -> None:
     """How much of src/coldiron the tests ran."""
+    run("coverage", "combine", "--quiet")
     run("coverage", "report", f"--fail-under={COVERAGE_FLOOR}")
 
 
