@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -21,6 +22,8 @@ def run(toy: Toy, *words: str) -> subprocess.CompletedProcess[str]:
             *("--rootdir", str(toy.collection), "--inventory", str(toy.inventory), "-q", *words),
         ],
         cwd=toy.collection,
+        # Other packages' plugins take seconds to load and say nothing here.
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -49,7 +52,7 @@ def test_limit_role_and_no_paths(toy: Toy) -> None:
 
 def test_in_parallel_and_with_junit(toy: Toy) -> None:
     report = toy.root / "report.xml"
-    finished = run(toy, "-n", "2", f"--junitxml={report}")
+    finished = run(toy, "-p", "xdist", "-n", "2", f"--junitxml={report}")
     assert finished.returncode == 0, finished.stdout
     suite = ET.parse(report).getroot().find("testsuite")
     assert suite is not None

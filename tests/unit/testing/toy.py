@@ -16,18 +16,15 @@ from coldiron.testing.stages import find_collection
 CHECKOUT = Path(__file__).parents[3]
 
 FAKE_SSH = """\
-#!{python}
-import os, sys
-words = sys.argv[1:]
-while words and words[0].startswith("-"):
-    words = words[2:]
-host, command = words[0], " ".join(words[1:])
-node = os.path.join({nodes!r}, host)
-if not os.path.isdir(node):
-    print("ssh: connect to host", host, "port 22: No route to host", file=sys.stderr)
-    sys.exit(255)
-os.chdir(node)
-os.execvp("sh", ["sh", "-c", command])
+#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift 2; done
+host=$1
+shift
+cd "{nodes}/$host" 2>/dev/null || {{
+    echo "ssh: connect to host $host port 22: No route to host" >&2
+    exit 255
+}}
+exec sh -c "$*"
 """
 
 # What a converge does to the toy nodes: everything is put back; a node that was right is not changed.
@@ -169,7 +166,7 @@ all:
         write(nodes / name / "color", "blue\n")
         write(nodes / name / "daemon", "on\n")
         write(nodes / name / "password", "correct-horse")
-    write(tmp_path / "bin" / "ssh", FAKE_SSH.format(python=sys.executable, nodes=str(nodes)), executable=True)
+    write(tmp_path / "bin" / "ssh", FAKE_SSH.format(nodes=nodes), executable=True)
     playbook = write(
         tmp_path / "bin" / "ansible-playbook",
         FAKE_PLAYBOOK.format(python=sys.executable, nodes=str(nodes)),
