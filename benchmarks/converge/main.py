@@ -89,6 +89,7 @@ def main() -> int:
             for workers in (int(size) for size in options.workers.split(",")):
                 results[workers], differences[workers] = {}, []
                 one_size(rack, workers, options, until, results[workers], differences[workers])
+                say(table({workers: results[workers]}))
     except Failed as error:
         say(f"error: {error}")
         code = 1
