@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 coldiron="${COLDIRON_VENV:-.venv}/bin/coldiron"
 failed=0
-for state in inventories/*/.rack molecule/default/inventory/.rack; do
+for state in inventories/*/.rack molecule/default/inventory/.rack .cache/site/virtual/.rack; do
   [ -d "$state" ] || continue
   if [ -x "$coldiron" ]; then
     "$coldiron" rack down -i "$(dirname "$state")" || failed=1
