@@ -264,6 +264,13 @@ def test_os_data_in_a_role(rack: Rack) -> None:
     assert results[-1]["paths"] == ["/etc/sysctl.d/90-coldiron-demo.conf"]
 
 
+@pytest.fixture(scope="module")
+def clock(rack: Rack) -> Rack:
+    """The rack with a chronyd on head01 that keeps its hands off the clock."""
+    play(rack, ONE)
+    return rack
+
+
 def set_of(main: str, included: str, **extra: Any) -> dict[str, Any]:
     """Two files of which one includes the other; only the main one can be judged, and only with the other."""
     return {
@@ -289,7 +296,8 @@ def stratum(rack: Rack, node: str = "head01") -> int:
     return int(found.group(1))
 
 
-def test_validation_sees_the_whole_set(rack: Rack) -> None:
+def test_validation_sees_the_whole_set(clock: Rack) -> None:
+    rack = clock
     main = CHRONY.format(stratum=8)
     assert not rack.converge(set_of(main, "# nothing\n"))["failed"]
     refused = rack.converge(set_of(main, "bogus directive\n"))
@@ -333,7 +341,8 @@ def module_text(rack: Rack, declaration: dict[str, Any]) -> str:
 MURDERER = '#!/bin/sh\n[ "$1" != restart ] || exec kill -9 $PPID\nexec /usr/bin/systemctl "$@"\n'
 
 
-def test_no_restart_is_lost(rack: Rack) -> None:
+def test_no_restart_is_lost(clock: Rack) -> None:
+    rack = clock
     rack.converge(set_of(CHRONY.format(stratum=8), "# nothing\n"))
     assert stratum(rack) == 8
     new = set_of(CHRONY.format(stratum=5), "# nothing\n")
@@ -384,7 +393,8 @@ print(died, sorted(name for name in os.listdir("/") if "coldiron" in name), os.l
 """
 
 
-def test_killed_at_random_points_files_are_whole(rack: Rack) -> None:
+def test_killed_at_random_points_files_are_whole(clock: Rack) -> None:
+    rack = clock
     for letter in "ab":
         files = [{"dest": f"/etc/crash/{index}", "content": letter * 1000000} for index in range(6)]
         conf = {
@@ -413,7 +423,7 @@ CANARY = "Zaphod-Beeblebrox-42"
 
 def test_secrets_stay_secret(rack: Rack) -> None:
     hashed = f"$6${CANARY[:8]}$" + "q" * 86
-    declaration = {
+    declaration: dict[str, Any] = {
         "files": [
             {"dest": "/etc/key", "content": "{{ key }}\n", "secret": True, "validate": "cat %s /nosuch"}
         ],
@@ -494,7 +504,7 @@ def test_a_dpkg_that_was_cut_off(rack: Rack) -> None:
 def test_a_unit_that_fails_says_why(rack: Rack) -> None:
     text = "[Service]\nExecStart=/bin/sh -c 'echo no licence on this node; exit 3'\nType=oneshot\n"
     unit = "/etc/systemd/system/broken.service"
-    declaration = {
+    declaration: dict[str, Any] = {
         "files": [{"dest": unit, "content": text}],
         "units": [{"name": "broken", "enabled": False, "restart_on": [unit]}],
     }

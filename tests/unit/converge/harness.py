@@ -208,7 +208,8 @@ class Node:
             declaration[section] = [{**ME, **item} for item in declaration.get(section, [])]
         made, variables = make_action(declaration, self.root, check_mode=check, diff=diff)
         made.send = self.send
-        return made.run(None, variables)
+        result: dict[str, Any] = made.run(None, variables)
+        return result
 
     def send(self, arguments: str) -> dict[str, Any]:
         said = io.StringIO()

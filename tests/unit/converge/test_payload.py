@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,9 +119,10 @@ def test_nothing_but_the_standard_library() -> None:
 
 
 def old_python() -> str:
-    """The oldest Python at hand that nodes may have, else the one that runs the tests."""
-    found = [*Path("~/.pyenv/versions").expanduser().glob("3.9.*/bin/python3"), Path("/usr/bin/python3.9")]
-    return str(next((path for path in found if path.exists()), Path(sys.executable)))
+    """The oldest Python at hand that a node may have; the one that runs the tests if there is no older."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [*map(str, pyenv.glob("versions/3.9.*/bin/python3")), shutil.which("python3.9")]
+    return next((path for path in found if path), sys.executable)
 
 
 def test_an_old_python_runs_it(node: Node, tmp_path: Path) -> None:

@@ -220,6 +220,6 @@ def test_sysctl_is_written_where_it_differs(node: Node) -> None:
 
 
 def test_an_unknown_sysctl_is_named(node: Node) -> None:
-    declared = {"sysctl": [{"name": "net.nosuch", "value": 1}], "sysctl_file": "/etc/s.conf"}
+    declared: dict[str, Any] = {"sysctl": [{"name": "net.nosuch", "value": 1}], "sysctl_file": "/etc/s.conf"}
     assert "sysctl net.nosuch: this kernel does not know it" in node.converge(**declared)["msg"]
     assert not node.converge(check=True, **declared).get("failed")
