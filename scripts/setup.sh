@@ -40,12 +40,15 @@ fi
 
 echo "coldiron: setting up $venv ($("$python" --version)); about half a minute"
 "$python" -m venv --clear "$venv"
-# No byte code is compiled now: most of what is installed is never imported.
+# No byte code is compiled here: most of what is installed is never imported.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock \
   || die "the Python packages could not be installed (see above); is there a network? The same command goes on from here"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile -e . \
   || die "the checkout could not be installed into $venv (see above)"
-collections=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ansible_collections
+packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# What every run imports is compiled once, also for whoever has no right to write here or tells Python not to.
+"$venv/bin/python" -m compileall -q -j 0 -x '/ansible_collections/' "$packages" >/dev/null || true
+collections=$packages/ansible_collections
 mkdir -p "$collections/coldiron"
 ln -sfn "$PWD" "$collections/coldiron/cluster"
 echo "$wanted" >"$venv/.coldiron-setup"
