@@ -116,6 +116,8 @@ def snapshots(inventory: Path) -> list[str]:
 
 def start(inventory: Path, scenario: str) -> str:
     """Put the nodes to where the scenario starts; returns the name of that place."""
+    # Molecule believes its own note that the nodes are there; they may have been taken away since.
+    up(inventory)
     site = load_site((inventory,))
     if scenario == WHOLE_SITE or starts_bare(site, scenario):
         rack("reset", inventory)
