@@ -80,10 +80,6 @@ def word(value: Any) -> str:
     return str(value).strip().lower()
 
 
-def _text(value: Any) -> str:
-    return str(value)
-
-
 #: Kinds of values: how to compare them. TRES and times need more than that and are named.
 TRES = "tres"
 TIME = "time"
@@ -151,7 +147,8 @@ _ALIASES = {
 #: Fields beside limits, and how each compares.
 QOS_FIELDS: dict[str, Callable[[Any], str]] = {
     "Priority": _number,
-    "Description": _text,
+    # sacctmgr keeps it in lower case.
+    "Description": word,
     "Flags": _flags,
     "PreemptMode": word,
     "UsageFactor": _decimal,

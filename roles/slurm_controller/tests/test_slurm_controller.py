@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_account, slurm_config
+from ansible_collections.coldiron.cluster.plugins.module_utils import (
+    slurm_account,
+    slurm_config,
+    slurm_limits,
+)
 
 
 def normal(value):
@@ -93,8 +97,8 @@ def test_partitions_are_as_declared(host, opts):
         )
         assert found["State"].lower() == partition.get("state", "up")
         assert (found["Default"] == "YES") == bool(partition.get("default"))
-        if partition.get("max_time") and "-" in partition["max_time"]:
-            assert found["MaxTime"] == partition["max_time"]
+        if partition.get("max_time", "").lower() not in ("", "unlimited", "infinite"):
+            assert slurm_limits.minutes(found["MaxTime"]) == slurm_limits.minutes(partition["max_time"])
         if partition.get("priority") is not None:
             assert found["PriorityTier"] == str(partition["priority"])
 
