@@ -30,6 +30,7 @@ if [ "$(cat "$venv/.coldiron-setup" 2>/dev/null)" = "$wanted" ]; then
   exit 0
 fi
 
+[ -w . ] || die "$PWD cannot be written by $(id -un): clone the repository as this user, or run as $(stat -c %U .)"
 free_kib=$(df --output=avail -k . | tail -n 1)
 [ "$free_kib" -ge 1500000 ] || die "set-up needs 1.5 GB of free space here, $((free_kib / 1024)) MB are left; free some and run the same command again"
 
