@@ -79,7 +79,7 @@ def site() -> None:
     own_inventory()
     run("coldiron", "secrets", "init", "-i", INVENTORY)
     run("coldiron", "rack", "up", "-i", INVENTORY)
-    covered("-q", "tests/e2e", "-m", "site", "--inventory", INVENTORY)
+    covered("-q", "tests/e2e", "-m", "site and not slow", "--inventory", INVENTORY)
 
 
 def roles() -> None:
@@ -94,8 +94,8 @@ def molecule() -> None:
 
 
 def exhaustive() -> None:
-    """The slow ones: the kill matrix."""
-    python("-m", "pytest", "-q", "tests/e2e", "-m", "site or slow", "--exhaustive", "--inventory", INVENTORY)
+    """The slow ones: the kill matrix, every class of edit to Slurm's configuration."""
+    python("-m", "pytest", "-q", "tests/e2e", "-m", "site", "--exhaustive", "--inventory", INVENTORY)
 
 
 def coverage() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.siterun import Record, SiteRun
 
-pytestmark = pytest.mark.site
+pytestmark = [pytest.mark.site, pytest.mark.slow]
 
 TAGS = ("--tags", "slurm_controller,slurm_worker,slurm_login")
 # What slurm.conf is edited to, one class after the other: the settings of the one before stay.
