@@ -48,7 +48,7 @@ class Sabotage:
 
     ``command`` is a shell command run as root; ``red`` the test function that must fail on the node then,
     within ``settle_seconds``. ``all_hosts``: every matching host is broken. ``alone``: nothing else may be
-    broken on those hosts in the same round.
+    broken in the same round.
     """
 
     role: str
@@ -223,7 +223,7 @@ class RoleRun:
         self.one_by_one = one_by_one
         self.queue = list(sabotages)
         self.results: list[Result] = []
-        self._busy: dict[str, bool] = {}  # hosts broken in this round, and whether nothing may be added
+        self._busy: set[str] = set()  # hosts broken in this round
         self._red: set[Case] = set()  # cases that this round has turned red already
 
     def run(self) -> list[Result]:
@@ -265,7 +265,7 @@ class RoleRun:
         return self.results
 
     def _place(self, sabotage: Sabotage, baseline: dict[Case, Outcome]) -> list[str]:
-        """Return the hosts for a sabotage in this round; none when it has to wait for the next."""
+        """Return the hosts for a sabotage in this round."""
         hosts = self.bench.candidates(sabotage)
         known = [host for host in hosts if Case(sabotage.red, host) in baseline]
         fit = [host for host in known if result_of(baseline, sabotage.red, host) == "passed"]
@@ -273,19 +273,17 @@ class RoleRun:
             # An untouched host is best; the first of them is what the author meant.
             fit = [host for host in fit if host not in self._busy] or fit[:1]
             hosts = (fit or hosts)[:1]
-        if any(self._busy.get(host) or (sabotage.alone and host in self._busy) for host in hosts):
-            return []
         return hosts
 
     def _round(self, baseline: dict[Case, Outcome]) -> str:
         """Break what can be broken together, heal once; returns why the role cannot go on, or nothing."""
-        self._busy, self._red = {}, set()
+        self._busy, self._red = set(), set()
         broken: list[_Broken] = []
         ahead: dict[Case, Outcome] = dict(baseline)
         for sabotage in list(self.queue):
             hosts = self._place(sabotage, baseline)
             cases = {Case(sabotage.red, host) for host in hosts}
-            if not cases or cases & self._red:
+            if cases & self._red or (sabotage.alone and broken):
                 continue
             if broken:
                 # What was broken before may reach this host: its test must still pass at this moment.
@@ -294,9 +292,9 @@ class RoleRun:
                     continue
             self.queue.remove(sabotage)
             broken.append(self._break(sabotage, hosts, ahead))
-            self._busy |= dict.fromkeys(hosts, sabotage.alone)
+            self._busy |= set(hosts)
             self._red |= cases
-            if self.one_by_one:
+            if self.one_by_one or sabotage.alone:
                 break
         return self._heal(broken)
 
