@@ -30,7 +30,7 @@ lint: setup ## style and types
 test-fast: setup ## what needs no node
 	@$(VENV)/bin/python tests/suite.py fast
 
-test: rack-packages ## lint, unit, a fresh site, every role's tests and sabotage, molecule
+test: rack-packages ## lint, unit, a fresh site, every role's tests and sabotage
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py full
 
 test-all: rack-packages ## all of it, the slow ones too

@@ -1,7 +1,8 @@
 """The phases of ``make test``, cheapest first; the first that fails ends it.
 
 ``fast`` needs no node and no root. ``full`` builds the virtual rack anew and proves a fresh site, the second run,
-every role's tests and sabotage, and the molecule scenarios. ``all`` adds the slow ones. A single phase, such as
+every role's tests and sabotage, and the molecule scenarios that a change touches. ``all`` adds the other
+scenarios and the slow ones. A single phase, such as
 ``lint``, can be named too.
 """
 
@@ -88,8 +89,15 @@ def roles() -> None:
     python("-m", "coldiron.testing.sabotage", "--inventory", INVENTORY)
 
 
-def molecule() -> None:
-    """Each role's molecule scenario."""
+def touched_scenarios() -> None:
+    """The molecule scenarios of the roles that a change touches: since COLDIRON_TEST_BASE, or the last commit."""
+    python(
+        "-m", "coldiron.testing.scenarios", "--changed-since", os.environ.get("COLDIRON_TEST_BASE", "HEAD~1")
+    )
+
+
+def scenarios() -> None:
+    """Every molecule scenario."""
     python("-m", "coldiron.testing.scenarios")
 
 
@@ -115,8 +123,8 @@ def clear() -> None:
 
 SUITES: dict[str, list[Callable[[], None]]] = {
     "fast": [lint, unit],
-    "full": [lint, unit, rack, site, roles, molecule, coverage, clear],
-    "all": [lint, unit, rack, site, roles, molecule, exhaustive, coverage, clear],
+    "full": [lint, unit, rack, site, roles, touched_scenarios, coverage, clear],
+    "all": [lint, unit, rack, site, roles, scenarios, exhaustive, coverage, clear],
 }
 
 
