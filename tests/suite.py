@@ -132,7 +132,11 @@ def main() -> None:
     """Run the phases named on the command line and say what each took."""
     started = time.monotonic()
     taken = []
-    single = {phase.__name__: [phase] for phase in SUITES["all"]}
+    single = {phase.__name__: [phase] for suite in SUITES.values() for phase in suite}
+    if unknown := set(sys.argv[1:]) - set(SUITES | single):
+        sys.exit(
+            f"tests/suite.py: no suite or phase {', '.join(sorted(unknown))}; there are {', '.join(SUITES | single)}"
+        )
     for phase in [phase for name in sys.argv[1:] for phase in (SUITES | single)[name]]:
         print(f"\n=== {phase.__name__}: {phase.__doc__}", flush=True)
         begun = time.monotonic()
