@@ -27,23 +27,8 @@ TASK_WORDS = frozenset(
     )
 )
 
-
 GROUPS = re.compile(r"(?<![\w.'\"])(groups|hostvars)\s*[\[.]|\bgroup_names\b")
 CHECK_MODE = re.compile(r"\bansible_check_mode\b")
-LADDER = re.compile(r"ansible_facts\s*(\[\s*['\"]|\.)(os_family|distribution)(['\"]\s*\])?\s*(==|!=|\bin\b)")
-QUANTITY = re.compile(r"(timeout|interval|delay|wait|period|lifetime|retention|age|size|memory|headroom)$")
-REGISTRIES = re.compile(
-    r"\b(pypi\.org|pythonhosted\.org|(deb|security|ftp\.\w+|httpredir)\.debian\.org|archive\.ubuntu\.com"
-    r"|galaxy\.ansible\.com)\b"
-)
-
-CHECK_MODE = re.compile(r"\bansible_check_mode\b")
-LADDER = re.compile(r"ansible_facts\s*(\[\s*['\"]|\.)(os_family|distribution)(['\"]\s*\])?\s*(==|!=|\bin\b)")
-QUANTITY = re.compile(r"(timeout|interval|delay|wait|period|lifetime|retention|age|size|memory|headroom)$")
-REGISTRIES = re.compile(
-    r"\b(pypi\.org|pythonhosted\.org|(deb|security|ftp\.\w+|httpredir)\.debian\.org|archive\.ubuntu\.com"
-    r"|galaxy\.ansible\.com)\b"
-)
 
 
 @dataclass(frozen=True)

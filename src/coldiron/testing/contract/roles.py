@@ -76,57 +76,12 @@ INJECTED_FACT = re.compile(
     r"|memtotal_mb|memory_mb|default_ipv[46]|all_ipv[46]_addresses|interfaces|date_time|env|user_id|python_version"
     r"|service_mgr|virtualization_\w+|devices|mounts|lsb)\b"
 )
-
-TARGET_TOPS = ("etc", "usr", "var", "srv", "opt", "root", "run", "boot")
-# A file that is known to have a checker, and what its validate has to call.
-CHECKERS = {
-    r"sudoers(\.d/|$|\.j2$)": "visudo",
-    r"sshd_config": "sshd",
-    r"chrony\.conf": "chronyd",
-    r"nftables(\.conf|\.d/)|\.nft(\.j2)?$": "nft",
-    r"prometheus(/prometheus)?\.yml|prometheus/rules": "promtool",
-    r"alertmanager\.yml": "amtool",
-}
-# Facts that Ansible puts among the variables when it is asked to; they may be another host's, or not there.
-INJECTED_FACT = re.compile(
-    r"\bansible_(hostname|fqdn|nodename|domain|os_family|distribution\w*|kernel\w*|architecture|machine|processor\w*"
-    r"|memtotal_mb|memory_mb|default_ipv[46]|all_ipv[46]_addresses|interfaces|date_time|env|user_id|python_version"
-    r"|service_mgr|virtualization_\w+|devices|mounts|lsb)\b"
-)
-
-# A file that is known to have a checker, and what its validate has to call.
-CHECKERS = {
-    r"sudoers(\.d/|$|\.j2$)": "visudo",
-    r"sshd_config": "sshd",
-    r"chrony\.conf": "chronyd",
-    r"nftables(\.conf|\.d/)|\.nft(\.j2)?$": "nft",
-    r"prometheus(/prometheus)?\.yml|prometheus/rules": "promtool",
-    r"alertmanager\.yml": "amtool",
-}
-
-# Facts that Ansible puts among the variables when it is asked to; they may be another host's, or not there.
-INJECTED_FACT = re.compile(
-    r"\bansible_(hostname|fqdn|nodename|domain|os_family|distribution\w*|kernel\w*|architecture|machine|processor\w*"
-    r"|memtotal_mb|memory_mb|default_ipv[46]|all_ipv[46]_addresses|interfaces|date_time|env|user_id|python_version"
-    r"|service_mgr|virtualization_\w+|devices|mounts|lsb)\b"
-)
-
 HARDWARE_FACT = re.compile(
     r"ansible_facts\s*(\[\s*['\"]|\.)(kernel|processor|mem|devices|mounts|interfaces|default_ipv)"
 )
 
 LADDER = re.compile(r"ansible_facts\s*(\[\s*['\"]|\.)(os_family|distribution)(['\"]\s*\])?\s*(==|!=|\bin\b)")
 QUANTITY = re.compile(r"(timeout|interval|delay|wait|period|lifetime|retention|age|memory|headroom)$")
-REGISTRIES = re.compile(
-    r"\b(pypi\.org|pythonhosted\.org|(deb|security|ftp\.\w+|httpredir)\.debian\.org|archive\.ubuntu\.com"
-    r"|galaxy\.ansible\.com)\b"
-)
-
-QUANTITY = re.compile(r"(timeout|interval|delay|wait|period|lifetime|retention|age|memory|headroom)$")
-REGISTRIES = re.compile(
-    r"\b(pypi\.org|pythonhosted\.org|(deb|security|ftp\.\w+|httpredir)\.debian\.org|archive\.ubuntu\.com"
-    r"|galaxy\.ansible\.com)\b"
-)
 
 
 def anatomy(role: Path) -> Findings:
