@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from coldiron.docs_gen.markup import inline
 from coldiron.errors import ColdironError
 
 OPENING, CLOSING = "<!-- options -->", "<!-- /options -->"
@@ -50,9 +51,9 @@ def kind(option: Mapping[str, Any]) -> str:
 
 
 def description(option: Mapping[str, Any]) -> str:
-    """Return an option's description as one paragraph."""
+    """Return an option's description as one paragraph of Markdown."""
     text = option.get("description", "")
-    return " ".join(map(str, text)) if isinstance(text, list) else str(text)
+    return inline(" ".join(map(str, text)) if isinstance(text, list) else str(text))
 
 
 def rows(options: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -134,7 +135,3 @@ def main(arguments: list[str] | None = None) -> int:
     for path in stale:
         print(f"{path}: {'not current' if options.check else 'written'}")
     return 1 if stale and options.check else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

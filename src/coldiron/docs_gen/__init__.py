@@ -1,0 +1,12 @@
+"""What the documentation says that the code already knows: written from the code, so that it cannot drift.
+
+``tables`` fills the options tables of the roles' READMEs; those are committed, and a contract test compares
+them. ``pages`` makes the generated pages of the site (roles, plugins, command line, cluster.yml) anew at
+every build; ``hook`` hands them to MkDocs.
+"""
+
+from __future__ import annotations
+
+from coldiron.docs_gen.tables import main, run, table, table_findings
+
+__all__ = ["main", "run", "table", "table_findings"]

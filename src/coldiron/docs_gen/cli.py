@@ -1,0 +1,213 @@
+"""The reference of the command line, from the program itself; and whether a command in a text would be taken."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coldiron.docs_gen.page import Page
+from coldiron.errors import ColdironError
+
+PROGRAM = "coldiron"
+EXAMPLES = Path(__file__).with_name("examples.yml")
+# A word of a text that stands for what the reader fills in.
+_PLACEHOLDER = re.compile(r"[…<>\[\]]|^[A-Z][A-Z0-9-]*$|\.\.\.")
+
+
+@cache
+def program() -> Any:
+    """Return the program's command tree. Its shape is click's, whichever copy of click typer brings along."""
+    import typer.main
+
+    from coldiron.cli import app
+
+    return typer.main.get_command(app)
+
+
+def subcommands(command: Any) -> dict[str, Any]:
+    """Return the commands under a command that are shown in its help; none for one that does the work."""
+    return {
+        name: inner for name, inner in (getattr(command, "commands", None) or {}).items() if not inner.hidden
+    }
+
+
+def verbs(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command that does work, with its words after ``coldiron``, in the order of the help."""
+    command = command or program()
+    inner = subcommands(command)
+    if not inner:
+        yield path, command
+    for name, one in inner.items():
+        yield from verbs(one, (*path, name))
+
+
+def examples() -> dict[str, list[dict[str, str]]]:
+    """Return the examples of examples.yml by verb (``rack up``): what each does and what to type."""
+    loaded = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    if not isinstance(loaded, dict):
+        raise ColdironError(f"{EXAMPLES.name}: is not a mapping from verbs to examples")
+    return loaded
+
+
+def problem(words: list[str]) -> str:
+    """Return why the program would not know a command line (its words without ``coldiron``), or nothing.
+
+    Names of verbs and options are looked at, not values. What follows ``--`` is not the program's.
+    """
+    command = program()
+    path = [PROGRAM]
+    words = words[: words.index("--")] if "--" in words else list(words)
+    while words and subcommands(command) and not words[0].startswith("-"):
+        if _PLACEHOLDER.search(words[0]):
+            return ""
+        if words[0] not in command.commands:
+            return f"`{' '.join(path)}` has no verb `{words[0]}`"
+        path.append(words.pop(0))
+        command = command.commands[path[-1]]
+    known = {
+        option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    known |= {"-h", "--help"} | ({"--install-completion", "--show-completion"} if len(path) == 1 else set())
+    for word in words:
+        option = word.split("=", 1)[0]
+        if option.startswith("-") and option != "-" and option not in known:
+            return f"`{' '.join(path)}` has no option `{option}`"
+    return ""
+
+
+def typed(markdown: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the commands of this program in a text's code, as (line, words after ``coldiron``)."""
+    fenced = False
+    for number, line in enumerate(markdown.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        found = [line] if fenced else re.findall(r"`([^`]+)`", line)
+        for text in found:
+            if match := re.match(r"\s*(?:\$ |[\w@-]+[#$] )?coldiron (?P<rest>\S.*)", text):
+                rest = re.split(r"\s(?:\||&&|;|>|#)\s|\s#|\s{3,}", match["rest"])[0]
+                try:
+                    words = shlex.split(rest.rstrip("\\"), comments=True)
+                except ValueError:
+                    continue
+                # A synopsis puts what may be left out into brackets.
+                yield number, [word for word in words if not word.startswith("[")]
+
+
+def _help(command: Any) -> str:
+    """Return a command's help as Markdown."""
+    return inspect.cleandoc(command.help or "").replace("``", "`").replace("\f", "")
+
+
+def _named(parameter: Any) -> str:
+    if parameter.param_type_name == "option":
+        return ", ".join((*parameter.opts, *parameter.secondary_opts))
+    name = parameter.metavar or parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return str(name)
+
+
+def _parameters(command: Any, context: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and words of each argument and option that the help shows."""
+    for parameter in command.get_params(context):
+        record = None if getattr(parameter, "hidden", False) else parameter.get_help_record(context)
+        if record is None:
+            continue
+        shown, words = record
+        value = (
+            shown.rsplit(" ", 1)[-1] if " " in shown and not shown.rsplit(" ", 1)[-1].startswith("-") else ""
+        )
+        yield _named(parameter), "" if parameter.param_type_name == "argument" else value, words
+
+
+def _table(command: Any, context: Any) -> str:
+    lines = []
+    for name, value, words in _parameters(command, context):
+        plain, bracket, extra = words.partition("  [")
+        said = html.escape(plain, quote=False)
+        said = re.sub(r"`([^`]+)`", r"<code>\1</code>", said)
+        if bracket:
+            said += f' <span class="cd-type">[{html.escape(extra, quote=False)}</span>'
+        kind = (
+            f'<br><span class="cd-type">{html.escape(value.strip("<>"), quote=False)}</span>' if value else ""
+        )
+        lines.append(f"<tr><td><code>{html.escape(name, quote=False)}</code>{kind}</td><td>{said}</td></tr>")
+    return (
+        '<table class="cd-options">\n'
+        "<thead><tr><th>Argument or option</th><th>What it says</th></tr></thead>\n<tbody>\n"
+        + "\n".join(lines)
+        + "\n</tbody>\n</table>\n"
+    )
+
+
+def _verb(path: tuple[str, ...], command: Any, context: Any, level: int) -> str:
+    title = " ".join((PROGRAM, *path))
+    usage = " ".join(str(command.get_usage(context)).removeprefix("Usage: ").split())
+    text = f"{'#' * level} {title}\n\n{_help(command)}\n\n```text\n{usage}\n```\n\n{_table(command, context)}"
+    if shown := examples().get(" ".join(path)):
+        text += "\nExamples:\n\n```sh\n"
+        text += "".join(f"{item['type']}  # {item['to']}\n" for item in shown) + "```\n"
+    return text
+
+
+def _walk(path: tuple[str, ...], command: Any, parent: Any, level: int) -> str:
+    context = command.context_class(command, info_name=path[-1], parent=parent)
+    inner = subcommands(command)
+    if not inner:
+        return _verb(path, command, context, level)
+    text = f"{'#' * level} {PROGRAM} {' '.join(path)}\n\n{_help(command)}\n"
+    for name, one in inner.items():
+        text += "\n" + _walk((*path, name), one, context, level + 1)
+    return text
+
+
+def pages() -> list[Page]:
+    """Return the page of each verb of the program, and the list of all."""
+    command = program()
+    context = command.context_class(command, info_name=PROGRAM)
+    found = [
+        Page(f"cli/{name}.md", _walk((name,), one, context, 1)) for name, one in subcommands(command).items()
+    ]
+    lines = [
+        f"| [`{PROGRAM} {' '.join(path)}`]({path[0]}.md{_heading(path)}) | {_first_sentence(one)} |"
+        for path, one in verbs(command)
+    ]
+    text = (
+        f"# Command line\n\n{_help(command)} Everything it does can be done with `ansible-playbook` alone;"
+        " each verb that runs\nAnsible prints that command.\n\n| verb | what it does |\n|---|---|\n"
+        + "\n".join(lines)
+        + "\n\nThe exit codes are [the same for all](../exit-codes.md). `--help` after any verb shows the same on the"
+        f" terminal, `{PROGRAM} --version` the version, and `{PROGRAM} --install-completion` teaches your shell"
+        " the verbs.\n"
+    )
+    return [Page("cli/index.md", text), *found]
+
+
+def _heading(path: tuple[str, ...]) -> str:
+    return "#" + "-".join((PROGRAM, *path)) if len(path) > 1 else ""
+
+
+def _first_sentence(command: Any) -> str:
+    paragraph = " ".join(_help(command).split("\n\n", 1)[0].split())
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph)[0].replace("|", "\\|")
+
+
+def unknown_examples(shown: Mapping[str, list[dict[str, str]]]) -> list[str]:
+    """Return what is wrong with examples: of no verb, or with an option that it has not."""
+    known = {" ".join(path) for path, _ in verbs()}
+    found = [f"{verb}: there is no such verb" for verb in shown if verb not in known]
+    for verb, items in shown.items():
+        for item in items:
+            words = shlex.split(item["type"])
+            if words[: len(verb.split()) + 1] != [PROGRAM, *verb.split()]:
+                found.append(f"{verb}: {item['type']} is not an example of it")
+            elif wrong := problem(words[1:]):
+                found.append(f"{verb}: {wrong}")
+    return found
