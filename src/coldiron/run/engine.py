@@ -1,15 +1,21 @@
-"""Playbooks through ansible-runner, in the user's own directory and with the user's own ansible.cfg."""
+"""Playbooks through ansible-runner, in the user's own directory and with the user's own ansible.cfg.
+
+The only module that knows ansible-runner. What it is told comes out event by event and line by line; what
+becomes of them is the caller's.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,97 +24,165 @@ from coldiron.errors import ColdironError, ExitCode
 
 # Seconds between two looks at whether the user has asked to stop.
 _LOOK_SECONDS = 1
+# Seconds that ansible-playbook has to end by itself once it was asked to; then it is killed.
+GRACE_SECONDS = 20
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+RawEvent = Mapping[str, Any]
 
 
-def run_playbook(
-    playbook: str,
-    inventory: Path,
-    limit: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    extravars: Mapping[str, Any] | None = None,
-    check: bool = False,
-    diff: bool = False,
+@dataclass(frozen=True)
+class Job:
+    """What ansible-playbook is to do. ``playbooks`` are paths or collection names; secrets have no place here."""
+
+    playbooks: Sequence[str]
+    inventory: Path
+    limit: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    extravars: Mapping[str, Any] = field(default_factory=dict)
+    check: bool = False
+    diff: bool = False
+    verbosity: int = 0
+
+    def plain(self) -> str:
+        """What a user types to do the same without coldiron's command line."""
+        words = ["ansible-playbook", *self.playbooks, "-i", str(self.inventory)]
+        if self.limit:
+            words += ["-l", ",".join(self.limit)]
+        if self.tags:
+            words += ["-t", ",".join(self.tags)]
+        if self.extravars:
+            words += ["-e", json.dumps(self.extravars)]
+        return shlex.join([*words, *self.flags()])
+
+    def flags(self) -> list[str]:
+        """The options without a value."""
+        verbose = [f"-{'v' * self.verbosity}"] if self.verbosity else []
+        return ["--check"] * self.check + ["--diff"] * self.diff + verbose
+
+
+class Stop:
+    """Requests to stop a run: the first is passed on to ansible-playbook, the second kills it."""
+
+    def __init__(self, told: Callable[[int], None] = lambda _count: None) -> None:
+        self.count = 0
+        self._told = told
+        self._pid = 0
+        self._since = 0.0
+
+    def runs_as(self, pid: int) -> None:
+        """Note the process of ansible-playbook, which leads a group of its own."""
+        if not self._pid:
+            self._pid = pid
+            if self.count:
+                self._pass_on()
+
+    def ask(self) -> None:
+        """Ask once more."""
+        self.count += 1
+        if self.count == 1:
+            self._since = time.monotonic()
+        self._pass_on()
+        self._told(self.count)
+
+    def over(self) -> bool:
+        """Whether what is left of the run is to be killed now."""
+        if not self.count:
+            return False
+        # Before its first word ansible-playbook has touched nothing.
+        return self.count > 1 or not self._pid or time.monotonic() - self._since > GRACE_SECONDS
+
+    def _pass_on(self) -> None:
+        if self._pid:
+            try:
+                os.killpg(self._pid, signal.SIGINT if self.count == 1 else signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    @contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Take SIGINT, SIGTERM and SIGHUP for requests while inside.
+
+        ansible-playbook runs in a session of its own, so the terminal's Ctrl-C does not reach it.
+        """
+
+        def note(_number: int, _frame: FrameType | None) -> None:
+            self.ask()
+
+        before = {number: signal.signal(number, note) for number in _STOP_SIGNALS}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def find_ansible_playbook() -> str:
+    """The ansible-playbook beside this Python, else the first in PATH. Raises ColdironError."""
+    beside = Path(sys.executable).parent / "ansible-playbook"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("ansible-playbook")
+    if not found:
+        raise ColdironError(
+            "there is no ansible-playbook beside coldiron's Python nor in PATH; type: pip install ansible-core",
+            ExitCode.ENVIRONMENT,
+        )
+    return found
+
+
+def run(
+    job: Job,
+    private: Path,
+    environment: Mapping[str, str],
+    on_event: Callable[[RawEvent], None],
+    on_output: Callable[[str], None],
+    stop: Stop,
 ) -> int:
-    """Run ``playbook`` (a path or collection name) over ``inventory`` and show its output as it comes.
+    """Run a job to its end and return ansible-playbook's exit code, negative where a signal ended it.
 
-    Returns the exit code of ansible-playbook: 0 all is well, 2 a host failed, 4 a host was out of reach or
-    the inventory could not be read, 1 and others an error before that. Raises ColdironError when it was
-    interrupted or cannot be started. Secrets have no place in ``extravars``.
+    0 all is well, 2 a host failed, 4 a host was out of reach or the inventory could not be read, 1 and others
+    an error before that. ``private`` is an empty directory for ansible-runner, with the environment in it: only
+    its owner may read it. ``environment`` is added to the user's own. ``on_event`` gets each event as
+    ansible-runner has it, ``on_output`` the text that ansible-playbook printed, in the same order. Whatever
+    either raises ends the run and is raised here.
     """
     import ansible_runner
 
-    with tempfile.TemporaryDirectory(prefix="coldiron-run-") as private, _interruptible() as interrupted:
-        result = ansible_runner.run(
-            private_data_dir=private,
-            # The working directory: relative paths and ansible.cfg mean what they mean to ansible-playbook.
-            project_dir=os.getcwd(),
-            playbook=playbook,
-            inventory=os.path.abspath(inventory),
-            limit=",".join(limit) or None,
-            tags=",".join(tags) or None,
-            extravars=dict(extravars or {}),
-            cmdline=" ".join(_flags(check, diff)) or None,
-            envvars=_environment(),
-            settings={"pexpect_timeout": _LOOK_SECONDS},
-            cancel_callback=lambda: bool(interrupted),
-        )
-    if interrupted:
-        raise ColdironError("interrupted; the same command goes on from here", ExitCode.INTERRUPTED)
-    if result.rc is None or result.rc == 127:
-        raise ColdironError(
-            "ansible-playbook could not be started; is ansible-core installed beside coldiron?",
-            ExitCode.ENVIRONMENT,
-        )
-    return int(result.rc)
+    program = find_ansible_playbook()
+    failed: list[BaseException] = []
 
+    def take(event: dict[str, Any]) -> bool:
+        try:
+            if isinstance(pid := event.get("pid"), int):
+                stop.runs_as(pid)
+            on_event(event)
+            if text := event.get("stdout"):
+                on_output(str(text))
+        except BaseException as error:
+            # ansible-runner would pass over an OSError, such as that of a full disk.
+            if not failed:
+                failed.append(error)
+                stop.ask()
+        return False
 
-def plain_command(
-    playbook: str,
-    inventory: Path,
-    limit: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    extravars: Mapping[str, Any] | None = None,
-    check: bool = False,
-    diff: bool = False,
-) -> str:
-    """What a user types to do the same as ``run_playbook`` without coldiron's command line."""
-    words = ["ansible-playbook", playbook, "-i", str(inventory)]
-    if limit:
-        words += ["-l", ",".join(limit)]
-    if tags:
-        words += ["-t", ",".join(tags)]
-    if extravars:
-        words += ["-e", json.dumps(extravars)]
-    return shlex.join([*words, *_flags(check, diff)])
-
-
-def _flags(check: bool, diff: bool) -> list[str]:
-    return ["--check"] * check + ["--diff"] * diff
-
-
-def _environment() -> dict[str, str]:
-    """What the run's environment has beyond the user's own."""
-    # This Python's own commands first: the right ansible-playbook, in an activated venv or not.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    # ansible-runner gives it a terminal; where ours goes into a file or a pipe, colours are noise.
-    plain = {} if sys.stdout.isatty() or os.environ.get("ANSIBLE_FORCE_COLOR") else {"ANSIBLE_NOCOLOR": "1"}
-    return {"PATH": path, **plain}
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """Collects the signals that ask to stop; ansible-runner then ends its own process group.
-
-    ansible-playbook runs in a session of its own, so the terminal's Ctrl-C does not reach it.
-    """
-    received: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    result = ansible_runner.run(
+        private_data_dir=str(private),
+        # The working directory: relative paths and ansible.cfg mean what they mean to ansible-playbook.
+        project_dir=os.getcwd(),
+        # Named as a program: ansible-runner itself knows of one playbook only.
+        binary=program,
+        cmdline=shlex.join([*job.playbooks, *job.flags()]),
+        inventory=os.path.abspath(job.inventory),
+        limit=",".join(job.limit) or None,
+        tags=",".join(job.tags) or None,
+        extravars=dict(job.extravars),
+        # This Python's own commands first: the right ansible-playbook's own helpers, in an activated venv or not.
+        envvars={"PATH": os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", os.defpath)])}
+        | dict(environment),
+        settings={"pexpect_timeout": _LOOK_SECONDS, "suppress_output_file": True},
+        quiet=True,
+        event_handler=take,
+        cancel_callback=stop.over,
+    )
+    if failed:
+        raise failed[0]
+    return -1 if result.rc is None else int(result.rc)

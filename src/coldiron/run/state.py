@@ -179,7 +179,9 @@ class Header:
     tags: list[str] = field(default_factory=list)
     check: bool = False
     diff: bool = False
-    revision: str = ""  # git revision of the inventory; ends in `+` with uncommitted changes, empty outside git
+    revision: str = (
+        ""  # git revision of the inventory; ends in `+` with uncommitted changes, empty outside git
+    )
     versions: dict[str, str] = field(default_factory=dict)  # coldiron, ansible-core, ansible-runner, python
 
 
@@ -202,6 +204,7 @@ class RunState:
     warnings: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)  # what ansible-playbook said outside any task
     damaged: int = 0  # lines of the event file that could not be read
+    stopping: float | None = None  # when a person asked it to stop
 
     @property
     def finished(self) -> bool:
