@@ -141,6 +141,7 @@ def test_a_node_carries_itself_and_the_heads_only(host, opts):
     assert host.check_output("hostname --fqdn") == f"{opts['dns_host']}.{opts['dns_domain']}"
 
 
+@pytest.mark.acts
 def test_a_dhcp_client_leaves_the_resolver_alone(host):
     before = host.file("/etc/resolv.conf").content_string
     # The clients' own scripts, as after a lease, on an interface that does not exist.

@@ -82,6 +82,7 @@ def test_another_node_reads_what_is_exported_to_it(host, opts, hostvars, readers
             assert {line.split()[-1] for line in there.stdout.splitlines()} | inner == here | inner
 
 
+@pytest.mark.acts
 def test_another_node_writes_only_where_it_may(host, opts, hostvars, readers, eventually):
     if not opts["nfs_serve"]:
         return

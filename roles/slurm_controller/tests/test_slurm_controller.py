@@ -148,6 +148,7 @@ def test_tokens_are_taken_or_not(host, opts):
     assert answer.rc == 0, answer.stderr
 
 
+@pytest.mark.acts
 def test_a_job_runs_and_is_accounted_for(host, eventually):
     """A real job of root's, and what sacct says of it."""
     name = "coldiron-verify"

@@ -37,6 +37,7 @@ def test_it_is_the_controllers(host, opts, eventually):
     assert eventually(lambda: host.check_output(hash_of).endswith("= Match"), seconds=90, every=3)
 
 
+@pytest.mark.acts
 def test_sackd_looks_for_itself_whether_it_is_behind(host, opts, eventually):
     if not opts["__slurm_login_sackd"]:
         return
@@ -66,6 +67,7 @@ def test_commands_ask_the_declared_controllers(host, opts):
         assert host.file("/etc/environment").contains(f"^SLURM_CONF_SERVER={servers}$")
 
 
+@pytest.mark.acts
 def test_an_ordinary_user_runs_a_job(host, user):
     answer = as_user(host, user, "srun --immediate=30 --time=1 --ntasks=1 --mem=16M id --user --name")
     assert answer.rc == 0, answer.stderr

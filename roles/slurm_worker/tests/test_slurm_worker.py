@@ -51,6 +51,7 @@ def test_a_node_that_is_up_before_its_controller_tries_again(host):
     assert host.check_output("systemctl show --property Restart --value slurmd") == "on-failure"
 
 
+@pytest.mark.acts
 def test_a_job_runs_here_with_every_gpu(hostname, hostvars, controller):
     gpus = (hostvars["coldiron_hardware"] or {}).get("gpus")
     asked = f"--gres=gpu:{gpus['type']}:{gpus['count']}" if gpus else ""

@@ -20,6 +20,7 @@ from coldiron.testing.stages import find_collection
 
 DEFAULT_INVENTORY = "inventories/virtual"
 SITE = pytest.StashKey[Site]()
+ACTS = "acts"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="ROLE",
         help="test only this role; repeat it or separate by commas",
     )
+    group.addoption(
+        "--read-only",
+        action="store_true",
+        help="run every command in a read-only view of its node, and leave out the tests that act",
+    )
+    group.addoption(
+        "--active",
+        action="store_true",
+        help="with --read-only: run the tests that act too, they alone without the read-only view",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from coldiron.testing import fixtures
 
     config.pluginmanager.register(fixtures, "coldiron-fixtures")
+    config.addinivalue_line("markers", f"{ACTS}: it acts on the nodes (runs a job, writes a file)")
     asked = config.getoption("--inventory") or config.getoption("--role")
     if asked and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = role_test_folders(wanted_roles(config))
@@ -78,6 +90,7 @@ def site_of(config: pytest.Config) -> Site:
             config.stash[SITE] = load_site(sources)
         except ColdironError as error:
             raise pytest.UsageError(error.message) from error
+        config.stash[SITE].connections.watch.read_only = config.getoption("--read-only")
     return config.stash[SITE]
 
 
@@ -115,13 +128,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other roles when --role is given."""
+    """Leave out the tests of other roles when --role is given, and those that act when nothing may."""
     wanted = wanted_roles(config)
-    if not wanted:
-        return
-    kept = [item for item in items if role_of(item.path) in wanted]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    only_looks = config.getoption("--read-only") and not config.getoption("--active")
+    kept, left_out = [], []
+    for item in items:
+        other = bool(wanted) and role_of(item.path) not in wanted
+        acts = only_looks and item.get_closest_marker(ACTS) is not None
+        (left_out if other or acts else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Set what the commands of a test may do, its fixtures' included, before anything of it runs."""
+    if SITE in item.config.stash:
+        watch = item.config.stash[SITE].connections.watch
+        watch.read_only = item.config.getoption("--read-only") and item.get_closest_marker(ACTS) is None
+        watch.journal.clear()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

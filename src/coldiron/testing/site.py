@@ -84,6 +84,8 @@ class Site:
         self._secret_options: dict[str, frozenset[str]] = {}
         self._facts_known: set[str] = set()
         self._raw: dict[tuple[str, str | None], dict[str, Any]] = {}
+        #: Hosts that do not answer: no role counts on them.
+        self.silent: set[str] = set()
         for source in sources:
             if not source.exists():
                 raise ColdironError(f"inventory {source} does not exist: give one with --inventory")
@@ -175,7 +177,7 @@ class Site:
         found: dict[str, None] = {}
         for play, use in self._uses(role):
             for host in self.hosts(play.hosts):
-                if host not in found and self._holds(host, use):
+                if host not in found and host not in self.silent and self._holds(host, use):
                     found[host] = None
         return list(found)
 
@@ -274,7 +276,12 @@ class Site:
         # The very module that the stages begin with, so that its facts are the same.
         module = self.collection / "plugins" / "modules" / "os_facts.py"
         source = module.read_text(encoding="utf-8").replace(ARGUMENTS, "{}")
-        finished = self.connections.run(host, "python3 -", source=source)
+        command = "python3 -"
+        if self.connections.watch.read_only:
+            from coldiron.testing.backend import read_only
+
+            command = read_only(command)
+        finished = self.connections.run(host, command, source=source)
         if finished.returncode != 0:
             raise ColdironError(
                 f"{host} does not answer over ssh: {finished.stderr.strip()}",

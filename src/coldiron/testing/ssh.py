@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coldiron.testing.backend import Watch
     from coldiron.testing.site import Site
 
 CONNECT_SECONDS = 10
@@ -80,6 +82,14 @@ class Connections:
         self._config: Path | None = None
         self._hosts: dict[str, Any] = {}
 
+    @functools.cached_property
+    def watch(self) -> Watch:
+        """What holds for the commands that testinfra runs on the nodes, and their journal."""
+        # testinfra is loaded by those alone who test.
+        from coldiron.testing.backend import Watch
+
+        return Watch()
+
     @property
     def config(self) -> Path:
         """The ssh_config with every host of the site, written when first needed, removed at exit."""
@@ -142,15 +152,10 @@ class Connections:
 
     def testinfra(self, host: str) -> Any:
         """Return the testinfra host of a node (the ssh backend; sudo when the user is not root)."""
-        import testinfra
+        from coldiron.testing import backend
 
         if host not in self._hosts:
-            self._hosts[host] = testinfra.get_host(
-                f"ssh://{host}",
-                ssh_config=str(self.config),
-                sudo=self._needs_sudo(host),
-                controlpersist=0,
-            )
+            self._hosts[host] = backend.node(host, self, self._needs_sudo(host))
         return self._hosts[host]
 
 
