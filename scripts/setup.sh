@@ -25,7 +25,7 @@ as_root() {
 }
 
 python=$(find_python)
-wanted="$("$python" --version) $(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1) $PWD"
+wanted="$("$python" --version) $(cat requirements.lock pyproject.toml galaxy.yml hatch_build.py scripts/setup.sh | sha256sum | cut -d' ' -f1) $PWD"
 if [ "$(cat "$venv/.coldiron-setup" 2>/dev/null)" = "$wanted" ]; then
   exit 0
 fi
@@ -49,7 +49,10 @@ echo "coldiron: setting up $venv ($("$python" --version)); about half a minute"
 packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # What every run imports is compiled once, also for whoever has no right to write here or tells Python not to.
 "$venv/bin/python" -m compileall -q -j 0 -x '/ansible_collections/' "$packages" >/dev/null || true
-collections=$packages/ansible_collections
-mkdir -p "$collections/coldiron"
-ln -sfn "$PWD" "$collections/coldiron/cluster"
+collection=$packages/ansible_collections/coldiron/cluster
+mkdir -p "$collection"
+# Its parts, not the checkout as a whole: what walks through the environment would come by here again without end.
+for part in CHANGELOG.md LICENSE README.md galaxy.yml meta playbooks plugins roles; do
+  ln -sfn "$PWD/$part" "$collection/$part"
+done
 echo "$wanted" >"$venv/.coldiron-setup"

@@ -51,7 +51,8 @@ def find_collection() -> Path:
     for entry in sys.path:
         folder = Path(entry or ".") / "ansible_collections" / "coldiron" / "cluster"
         if (folder / "playbooks").is_dir():
-            return folder.resolve()
+            # In a checkout's environment the parts are links into it.
+            return (folder / "playbooks").resolve().parent
     checkout = Path(__file__).resolve().parents[3]
     if (checkout / "playbooks").is_dir():
         return checkout
