@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page as SitePage
 
 from coldiron.docs_gen import pages
@@ -32,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _known.clear()
     _known.update({page.uri: page for page in made})
     for page in made:
-        files.append(File.generated(config, page.uri, content=page.text))
+        files.append(File.generated(config, page.uri, content=page.text, inclusion=InclusionLevel.INCLUDED))
     uris = [file.src_uri for file in files.documentation_pages()]
     config.nav = pages.expand(config.nav, uris)
     return files

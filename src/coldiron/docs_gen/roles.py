@@ -61,14 +61,16 @@ def page(role: Path, plugins: Mapping[str, str]) -> Page:
 
 
 def stage_of(root: Path) -> dict[str, tuple[str, str]]:
-    """Return for each role the stage that runs it and the hosts of its play, from playbooks/stage_*.yml."""
+    """Return for each role the stage that runs it and the hosts of its play, in the order of the site."""
     found: dict[str, tuple[str, str]] = {}
-    for path in sorted((root / "playbooks").glob("stage_*.yml")):
-        stage = path.stem.removeprefix("stage_")
-        for play in _load(path):
-            for name in re.findall(r"coldiron\.cluster\.(\w+)", yaml.safe_dump(play)):
-                if (root / "roles" / name).is_dir():
-                    found.setdefault(name, (stage, str(play["hosts"])))
+    imported = [item["ansible.builtin.import_playbook"] for item in _load(root / "playbooks" / "site.yml")]
+    for name in imported:
+        path = root / "playbooks" / name
+        for play in _load(path) if name.startswith("stage_") else ():
+            for role in re.findall(r"coldiron\.cluster\.(\w+)", yaml.safe_dump(play, sort_keys=False)):
+                if (root / "roles" / role).is_dir():
+                    stage = path.stem.removeprefix("stage_")
+                    found.setdefault(role, (stage, str(play["hosts"])))
     return found
 
 
