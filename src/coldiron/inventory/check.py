@@ -33,6 +33,9 @@ from coldiron.inventory.source import Document, KeyPath
 DEFAULT_PLATFORM = "metal"
 DEFAULT_DISTRIBUTION = "debian-13"
 
+# What may be there once only, and the code of the finding where it is there twice.
+_TWICE = {"address": "CI204", "node": "CI205", "MAC": "CI206", "function": "CI211"}
+
 _RESERVED = {"all", "ungrouped", "localhost", "none"}
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -41,7 +44,9 @@ def build(document: Document, path: Path) -> Cluster:
     """The cluster that ``document`` describes. Raises InventoryError with every finding at once."""
     data = document.data
     if not isinstance(data, dict):
-        document.find((), f"cluster.yml is a mapping (`key: value` lines); begin it with `plugin: {PLUGIN}`")
+        document.find(
+            (), f"cluster.yml is a mapping (`key: value` lines); begin it with `plugin: {PLUGIN}`", "CI001"
+        )
         raise InventoryError(document.findings)
     file: ClusterFile | None = None
     try:
@@ -120,9 +125,9 @@ class _Checks:
         self.taken: dict[tuple[str, str], int] = {}
         self.last_lines = _last_lines(document)
 
-    def find(self, path: KeyPath, text: str) -> None:
+    def find(self, path: KeyPath, text: str, code: str) -> None:
         if not self.document.is_spoilt(path):
-            self.document.find(path, text)
+            self.document.find(path, text, code)
 
     def nodes(self) -> list[Node]:
         """Every node that could be made out; what is wrong with the rest goes to the findings."""
@@ -133,7 +138,9 @@ class _Checks:
             names = expand_names(group.name)
             total += len(names.names)
             if total > MAX_NODES:
-                self.find(("nodes", index, "name"), f"more than {MAX_NODES} nodes in all; write fewer")
+                self.find(
+                    ("nodes", index, "name"), f"more than {MAX_NODES} nodes in all; write fewer", "CI108"
+                )
                 break
             expanded.append((index, group, names))
         wanted = [
@@ -151,13 +158,17 @@ class _Checks:
     def _networks(self) -> None:
         networks = self.parts.networks
         if networks and ("networks", "cluster") not in self.document.lines:
-            self.find(("networks",), "no network is called `cluster`; rename the one that the nodes are on")
+            self.find(
+                ("networks",), "no network is called `cluster`; rename the one that the nodes are on", "CI201"
+            )
         placed: list[tuple[str, IPv4Network]] = []
         for name, network in networks.items():
             path = ("networks", name)
             if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
                 self.find(
-                    path, f"`{shown(name)}` is no name for a network; write lower-case letters, digits and _"
+                    path,
+                    f"`{shown(name)}` is no name for a network; write lower-case letters, digits and _",
+                    "CI106",
                 )
             subnet = IPv4Network(network.subnet)
             for other_name, other in placed:
@@ -165,6 +176,7 @@ class _Checks:
                     self.find(
                         (*path, "subnet"),
                         f"{subnet} overlaps {other} of the network `{other_name}`; give each its own",
+                        "CI202",
                     )
             placed.append((name, subnet))
             if network.gateway is not None:
@@ -180,17 +192,21 @@ class _Checks:
         for address in addresses:
             if address not in subnet:
                 hosts = f"{subnet.network_address + 1} to {subnet.broadcast_address - 1}"
-                self.find(path, f"{address} is outside {subnet} of network `{network}`; write one of {hosts}")
+                self.find(
+                    path,
+                    f"{address} is outside {subnet} of network `{network}`; write one of {hosts}",
+                    "CI203",
+                )
             elif address in (subnet.network_address, subnet.broadcast_address):
                 which = "network" if address == subnet.network_address else "broadcast"
-                self.find(path, f"{address} is the {which} address of {subnet}; write another")
+                self.find(path, f"{address} is the {which} address of {subnet}; write another", "CI203")
             else:
                 continue
             return
 
     def _once(self, path: KeyPath, what: str, values: Iterable[str], advice: str) -> None:
         """Take ``values``; one finding for each earlier line that has some of them already."""
-        line = self.document.line(path)
+        line, code = self.document.line(path), _TWICE[what]
         clashes: dict[int, list[str]] = {}
         for value in values:
             first = self.taken.setdefault((what, value), 0)
@@ -201,7 +217,7 @@ class _Checks:
         for first, clashing in clashes.items():
             listed = ", ".join(clashing[:5]) + (", ..." if len(clashing) > 5 else "")
             where = "twice on this line" if first == line else f"taken on line {first} already"
-            self.find(path, f"{what} {listed} is {where}; {advice}")
+            self.find(path, f"{what} {listed} is {where}; {advice}", code)
 
     def _group(
         self, index: int, group: NodeGroup, names: Names, functions: list[tuple[str, ...]]
@@ -242,19 +258,21 @@ class _Checks:
             try:
                 check_host_name(name)
             except ValueError as error:
-                self.find(path, f"`name`: {error}")
+                self.find(path, f"`name`: {error}", "CI107")
                 break
             if name in groups:
-                self.find(path, f"`name`: {name} is also a group; number the node, e.g. {name}01")
+                self.find(path, f"`name`: {name} is also a group; number the node, e.g. {name}01", "CI208")
             elif name in _RESERVED:
-                self.find(path, f"`name`: {name} has a meaning in Ansible; number the node, e.g. node01")
+                self.find(
+                    path, f"`name`: {name} has a meaning in Ansible; number the node, e.g. node01", "CI208"
+                )
         self._once(path, "node", names.names, "name each node once")
 
     def _addresses(self, path: KeyPath, text: str, names: Names, network: str) -> Sequence[IPv4Address]:
         try:
             addresses = expand_addresses(text, names)
         except RangeError as error:
-            self.find(path, f"`address`: {error}")
+            self.find(path, f"`address`: {error}", "CI207" if " addresses for " in str(error) else "CI109")
             return ()
         self._inside(path, addresses, network)
         self._once(path, "address", (str(address) for address in addresses), "give each its own")
@@ -267,6 +285,7 @@ class _Checks:
             self.find(
                 path,
                 f"`mac`: {len(macs)} for {len(names.names)} nodes; list one a node, in the names' order",
+                "CI207",
             )
         self._once(path, "MAC", macs, "every card has its own; check the label")
 
@@ -280,10 +299,13 @@ class _Checks:
                     item,
                     f"`{name}` belongs to the scheduler {function.scheduler}, and it is {scheduler} here; "
                     f"remove it, or write `scheduler: {function.scheduler}` under `features`",
+                    "CI210",
                 )
             if function.single:
                 if len(names.names) > 1:
-                    self.find(item, f"`{name}` can be on one node only, not on {group.name}; name one node")
+                    self.find(
+                        item, f"`{name}` can be on one node only, not on {group.name}; name one node", "CI211"
+                    )
                 self._once(item, "function", [name], "one node can have it; remove one of them")
 
     def _hardware(
@@ -297,15 +319,19 @@ class _Checks:
                     path,
                     f"{group.name} runs jobs, so the scheduler must know its `hardware`; write e.g. "
                     "`hardware: {sockets: 2, cores_per_socket: 56, memory_gib: 2048}`",
+                    "CI212",
                 )
         elif group.kind == "gpu" and hardware.gpus is None:
             self.find(
                 where,
                 f"{group.name} is of kind gpu and its hardware has no `gpus`; write e.g. "
                 "`gpus: {type: h100, count: 8}`, or `kind: cpu`",
+                "CI213",
             )
         elif group.kind == "cpu" and hardware.gpus is not None:
-            self.find(where, f"{group.name} is of kind cpu and its hardware has `gpus`; write `kind: gpu`")
+            self.find(
+                where, f"{group.name} is of kind cpu and its hardware has `gpus`; write `kind: gpu`", "CI213"
+            )
 
     def completeness(self, nodes: list[Node]) -> None:
         """What a cluster cannot be without. Only asked when all else is sound: otherwise it would mislead."""
@@ -315,6 +341,7 @@ class _Checks:
             self.find(
                 where,
                 "no node is the `home_server`; add a node of kind storage, or write it in some `functions`",
+                "CI214",
             )
         if self.parts.features.scheduler != "slurm":
             return
@@ -323,12 +350,18 @@ class _Checks:
                 where,
                 "no node is the `slurm_controller`; add a node of kind head, or `slurm_controller` to some "
                 "`functions`, or write `scheduler: none` under `features`",
+                "CI215",
             )
         if not having["slurm_worker"]:
-            self.find(where, "no node is a `slurm_worker`, so no job can run; add a node of kind cpu or gpu")
+            self.find(
+                where,
+                "no node is a `slurm_worker`, so no job can run; add a node of kind cpu or gpu",
+                "CI216",
+            )
         if having["slurm_dbd"] and not having["mariadb"]:
             self.find(
                 where,
                 f"{having['slurm_dbd'][0].name} is the `slurm_dbd`, and no node is its `mariadb`; "
                 "add `mariadb` to its `functions`",
+                "CI217",
             )

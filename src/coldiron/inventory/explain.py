@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from coldiron.inventory.findings import did_you_mean, nearest, shown
 from coldiron.inventory.model import PLUGIN, ClusterFile
+from coldiron.inventory.ranges import RangeError
 from coldiron.inventory.source import Document, Key, KeyPath
 
 _WANTED = {
@@ -21,6 +22,12 @@ _WANTED = {
     "list_type": "a list (lines that begin with `- `)",
     "dict_type": "a mapping (`key: value` lines)",
     "model_type": "a mapping (`key: value` lines)",
+}
+_CODES = {
+    "extra_forbidden": "CI101",
+    "missing": "CI102",
+    "literal_error": "CI103",
+    "string_pattern_mismatch": "CI106",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
@@ -41,7 +48,7 @@ def explain(document: Document, errors: list[ErrorDetails]) -> None:
         path: KeyPath = tuple(error["loc"])
         # The misspelt key is the one to mend; that the right one is missing says no more.
         if not document.is_spoilt(path) and not (error["type"] == "missing" and path in misspelt):
-            document.find(path, _text(error, path))
+            document.find(path, _text(error, path), _code(error, path))
             document.spoilt.add(path)
 
 
@@ -77,6 +84,26 @@ def _text(error: ErrorDetails, path: KeyPath) -> str:
         hint = f", e.g. `{key}: {example}`" if example else ""
         return f"`{key}` wants {_WANTED[kind]}, not {_called(value)}{hint}"
     return f"`{key}`: {error['msg']}"
+
+
+def _code(error: ErrorDetails, path: KeyPath) -> str:
+    """The kind of fault, as `coldiron explain` knows it."""
+    kind = error["type"]
+    if path == ("plugin",):
+        return "CI110"
+    if kind in _CODES:
+        return _CODES[kind]
+    if kind in _BOUNDS or kind == "too_short":
+        return "CI105"
+    if kind != "value_error":
+        return "CI104"
+    reason = error.get("ctx", {}).get("error")
+    if "YAML takes" in str(reason):
+        return "CI008"
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    if key == "name" and len(path) > 1:
+        return "CI108" if isinstance(reason, RangeError) else "CI107"
+    return {"mac": "CI111", "name": "CI106", "domain": "CI106"}.get(key, "CI109")
 
 
 def _called(value: object) -> str:

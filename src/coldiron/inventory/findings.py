@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coldiron.errors import ColdironError
@@ -17,14 +17,23 @@ _VALUE_AT_MOST = 60
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One thing to mend. ``line`` counts from 1; 0 stands for the file as a whole."""
+    """One thing to mend. ``line`` counts from 1; 0 stands for the file as a whole.
+
+    ``code`` names the kind of fault, which `coldiron explain CODE` tells more about.
+    """
 
     path: str
     line: int
     text: str
+    code: str = field(default="", compare=False)
+
+    @property
+    def where(self) -> str:
+        """The place as an editor takes it: ``FILE:LINE``, or the file alone."""
+        return f"{self.path}:{self.line}" if self.line else self.path
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
+        return f"{self.where}: {self.text}" + (f" [{self.code}]" if self.code else "")
 
 
 class InventoryError(ColdironError):

@@ -62,9 +62,9 @@ class Document:
             path = path[:-1]
         return self.lines.get(path, 1)
 
-    def find(self, path: KeyPath, text: str) -> None:
+    def find(self, path: KeyPath, text: str, code: str) -> None:
         """Note that the value at ``path`` is wrong: ``text`` says how, and what to write instead."""
-        self.findings.append(Finding(self.path, self.line(path), text))
+        self.findings.append(Finding(self.path, self.line(path), text, code))
 
     def is_spoilt(self, path: KeyPath) -> bool:
         """Whether ``path`` or something around it has been complained of."""
@@ -74,10 +74,11 @@ class Document:
 class _Broken(Exception):
     """Reading cannot go on: the file as a whole is unusable."""
 
-    def __init__(self, line: int, text: str) -> None:
+    def __init__(self, line: int, text: str, code: str) -> None:
         super().__init__(text)
         self.line = line
         self.text = text
+        self.code = code
 
 
 @dataclass
@@ -104,7 +105,7 @@ def read(path: Path) -> Document:
         text = _read_text(path)
         return parse(text, name)
     except _Broken as broken:
-        raise InventoryError([Finding(name, broken.line, broken.text)]) from None
+        raise InventoryError([Finding(name, broken.line, broken.text, broken.code)]) from None
 
 
 def parse(text: str, name: str) -> Document:
@@ -115,7 +116,9 @@ def parse(text: str, name: str) -> Document:
         root = _compose(text)
         _Reader(document).convert(root, (), root.line, 0)
     except _Broken as broken:
-        raise InventoryError([*document.findings, Finding(name, broken.line, broken.text)]) from None
+        raise InventoryError(
+            [*document.findings, Finding(name, broken.line, broken.text, broken.code)]
+        ) from None
     return document
 
 
@@ -123,44 +126,49 @@ def _read_text(path: Path) -> str:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise _Broken(0, "this is a directory; cluster.yml is a file in it")
+            raise _Broken(0, "this is a directory; cluster.yml is a file in it", "CI001")
         if not stat.S_ISREG(status.st_mode):
-            raise _Broken(0, "this is not a regular file; write cluster.yml as a plain text file")
+            raise _Broken(0, "this is not a regular file; write cluster.yml as a plain text file", "CI001")
         if status.st_size > MAX_BYTES:
-            raise _Broken(0, f"{status.st_size} bytes are too many (at most {MAX_BYTES}); write ranges")
+            raise _Broken(
+                0, f"{status.st_size} bytes are too many (at most {MAX_BYTES}); write ranges", "CI001"
+            )
         with path.open("rb") as handle:
             data = handle.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _Broken(
-            0, "there is no such file; begin with a copy of inventories/virtual/cluster.yml"
+            0, "there is no such file; begin with a copy of inventories/virtual/cluster.yml", "CI001"
         ) from None
     except OSError as error:
-        raise _Broken(0, f"cannot be read: {error.strerror or error}") from None
+        raise _Broken(0, f"cannot be read: {error.strerror or error}", "CI001") from None
     except ValueError:
-        raise _Broken(0, "this is no file name; it holds a NUL character") from None
+        raise _Broken(0, "this is no file name; it holds a NUL character", "CI001") from None
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _Broken(1, "the file is UTF-16; save it as UTF-8")
+        raise _Broken(1, "the file is UTF-16; save it as UTF-8", "CI002")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _Broken(line, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
+        raise _Broken(
+            line, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8", "CI002"
+        ) from None
 
 
 def _check_text(text: str) -> None:
     if len(text) > MAX_BYTES:
-        raise _Broken(0, f"{len(text)} characters are too many (at most {MAX_BYTES}); write ranges")
+        raise _Broken(0, f"{len(text)} characters are too many (at most {MAX_BYTES}); write ranges", "CI001")
     if text.lstrip().startswith("$ANSIBLE_VAULT"):
         raise _Broken(
             1,
             "this is an ansible-vault file; cluster.yml holds no secrets and is kept readable: "
             "decrypt it (ansible-vault decrypt) and keep secrets in group_vars/all/vault.yml",
+            "CI003",
         )
     if found := _CONTROL.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise _Broken(line, f"control character {shown(found.group())} in the text; remove it")
+        raise _Broken(line, f"control character {shown(found.group())} in the text; remove it", "CI002")
     if not text.strip():
-        raise _Broken(0, "the file is empty; copy inventories/virtual/cluster.yml to begin with")
+        raise _Broken(0, "the file is empty; copy inventories/virtual/cluster.yml to begin with", "CI001")
 
 
 def _compose(text: str) -> _Node:
@@ -171,7 +179,7 @@ def _compose(text: str) -> _Node:
     except yaml.YAMLError as error:
         raise _explain(error, text) from None
     except UnicodeError:
-        raise _Broken(0, "the text holds half of a surrogate pair; save the file as UTF-8") from None
+        raise _Broken(0, "the text holds half of a surrogate pair; save the file as UTF-8", "CI002") from None
 
 
 def _compose_events(events: Iterator[yaml.Event]) -> _Node:
@@ -186,7 +194,9 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise _Broken(line, "a second document begins here; keep one, without a second `---`")
+                raise _Broken(
+                    line, "a second document begins here; keep one, without a second `---`", "CI004"
+                )
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             node = stack.pop()
@@ -196,10 +206,10 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
                 name = shown(event.anchor)
-                raise _Broken(line, f"`*{name}` refers to no anchor; write `&{name}` above it")
+                raise _Broken(line, f"`*{name}` refers to no anchor; write `&{name}` above it", "CI005")
             node = anchors[event.anchor]
             if not node.closed:
-                raise _Broken(line, f"`*{shown(event.anchor)}` holds itself; write its lines out")
+                raise _Broken(line, f"`*{shown(event.anchor)}` holds itself; write its lines out", "CI005")
         elif isinstance(event, yaml.ScalarEvent):
             tag = None if event.tag in (None, "!") else event.tag
             node = _Node(line, event.value, plain=event.implicit[0], tag=tag, closed=True)
@@ -216,11 +226,15 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
             _attach(stack[-1], pending_keys, node)
         if isinstance(event, yaml.CollectionStartEvent):
             if len(stack) >= MAX_DEPTH:
-                raise _Broken(line, f"nested more than {MAX_DEPTH} deep; cluster.yml needs no more than five")
+                raise _Broken(
+                    line, f"nested more than {MAX_DEPTH} deep; cluster.yml needs no more than five", "CI005"
+                )
             stack.append(node)
             pending_keys.append(None)
     if root is None:
-        raise _Broken(0, "the file holds only comments; copy inventories/virtual/cluster.yml to begin with")
+        raise _Broken(
+            0, "the file holds only comments; copy inventories/virtual/cluster.yml to begin with", "CI001"
+        )
     return root
 
 
@@ -238,22 +252,26 @@ def _explain(error: yaml.YAMLError, text: str) -> _Broken:
     """The parser's complaint in the words of someone who edits a cluster.yml."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:
-        return _Broken(0, f"this is not YAML: {shown(str(error))}")
+        return _Broken(0, f"this is not YAML: {shown(str(error))}", "CI004")
     line = mark.line + 1
     problem = str(getattr(error, "problem", None) or error)
     lines = text.splitlines()
     here = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in here[: len(here) - len(here.lstrip())] or "\\t" in problem:
-        return _Broken(line, "a tab indents this line, and YAML takes only spaces; write two spaces a level")
+        return _Broken(
+            line, "a tab indents this line, and YAML takes only spaces; write two spaces a level", "CI004"
+        )
     if "unexpected end of stream" in problem:
         opened = getattr(error, "context_mark", None) or mark
-        return _Broken(opened.line + 1, "a quote that opens here is never closed; close it")
+        return _Broken(opened.line + 1, "a quote that opens here is never closed; close it", "CI004")
     if "mapping values are not allowed" in problem:
         return _Broken(
-            line, "a `:` where none can stand; check the indent, and put text that holds `: ` in quotes"
+            line,
+            "a `:` where none can stand; check the indent, and put text that holds `: ` in quotes",
+            "CI004",
         )
     if "could not find expected ':'" in problem:
-        return _Broken(line, "a key without `:`; write `key: value`, with a space after the colon")
+        return _Broken(line, "a key without `:`; write `key: value`, with a space after the colon", "CI004")
     if (
         "did not find expected" in problem
         or "expected <block end>" in problem
@@ -263,12 +281,15 @@ def _explain(error: yaml.YAMLError, text: str) -> _Broken:
             line,
             "this line does not fit the lines above it; check its indent, and that every quote and bracket "
             "above is closed",
+            "CI004",
         )
     if "cannot start any token" in problem:
         return _Broken(
-            line, "a value cannot begin with this character; put the value in quotes, and indent with spaces"
+            line,
+            "a value cannot begin with this character; put the value in quotes, and indent with spaces",
+            "CI004",
         )
-    return _Broken(line, f"this is not YAML: {shown(problem)}")
+    return _Broken(line, f"this is not YAML: {shown(problem)}", "CI004")
 
 
 class _Reader:
@@ -278,19 +299,19 @@ class _Reader:
         self.document = document
         self.values = 0
 
-    def complain(self, line: int, text: str, path: KeyPath | None = None) -> None:
+    def complain(self, line: int, text: str, code: str, path: KeyPath | None = None) -> None:
         if path is not None:
             self.document.spoilt.add(path)
         if len(self.document.findings) < _MAX_FINDINGS:
-            self.document.findings.append(Finding(self.document.path, line, text))
+            self.document.findings.append(Finding(self.document.path, line, text, code))
 
     def convert(self, node: _Node, path: KeyPath, line: int, depth: int) -> object:
         """The plain value of ``node``; kept as the document's data when it is the root."""
         self.values += 1
         if self.values > MAX_VALUES:
-            raise _Broken(node.line, f"aliases make more than {MAX_VALUES} values; write fewer")
+            raise _Broken(node.line, f"aliases make more than {MAX_VALUES} values; write fewer", "CI005")
         if depth > MAX_DEPTH:
-            raise _Broken(node.line, f"aliases nest more than {MAX_DEPTH} deep; write the lines out")
+            raise _Broken(node.line, f"aliases nest more than {MAX_DEPTH} deep; write the lines out", "CI005")
         self.document.lines[path] = line
         value: object
         if node.tag is not None and not self._harmless_tag(node, path):
@@ -313,9 +334,11 @@ class _Reader:
             return True
         if node.tag in {"!vault", "!vault-encrypted"}:
             text = "an encrypted value; cluster.yml holds no secrets: keep it in group_vars/all/vault.yml"
+            code = "CI003"
         else:
+            code = "CI009"
             text = f"the tag `{shown(node.tag)}` has no meaning here; remove it"
-        self.complain(node.line, text, path)
+        self.complain(node.line, text, code, path)
         return False
 
     def _mapping(self, node: _Node, path: KeyPath, depth: int) -> dict[str, object]:
@@ -334,6 +357,7 @@ class _Reader:
                     key_node.line,
                     f"`{shown(key)}` stands here a second time (first on line {seen[key]}), and YAML would "
                     "silently keep only this one; remove one of them",
+                    "CI007",
                 )
                 continue
             seen[key] = key_node.line
@@ -346,20 +370,22 @@ class _Reader:
     def _merge_sources(self, node: _Node) -> list[_Node]:
         found = [source for source in [node, *node.items] if source.kind == "mapping"]
         if not found:
-            self.complain(node.line, "`<<` merges a mapping; write `<<: *anchor`")
+            self.complain(node.line, "`<<` merges a mapping; write `<<: *anchor`", "CI005")
         return found
 
     def _key(self, node: _Node, path: KeyPath) -> str | None:
         if node.kind != "scalar":
-            self.complain(node.line, "a key is one word; write `key: value`", path)
+            self.complain(node.line, "a key is one word; write `key: value`", "CI007", path)
             return None
         if not node.plain:
             return node.text
         if _OTHER_BOOLEAN.fullmatch(node.text) or node.text in _TRUE_FALSE:
-            self.complain(node.line, f"YAML reads the key `{node.text}` as true or false; write another")
+            self.complain(
+                node.line, f"YAML reads the key `{node.text}` as true or false; write another", "CI008"
+            )
             return None
         if node.text in _NULL:
-            self.complain(node.line, "a key is missing before `:`; write `key: value`")
+            self.complain(node.line, "a key is missing before `:`; write `key: value`", "CI007")
             return None
         return node.text
 
@@ -374,18 +400,25 @@ class _Reader:
         if _OTHER_BOOLEAN.fullmatch(text):
             means = "true" if text.lower() in {"yes", "on"} else "false"
             self.complain(
-                node.line, f'YAML reads `{text}` as {means}; write {means}, or "{text}" for the word', path
+                node.line,
+                f'YAML reads `{text}` as {means}; write {means}, or "{text}" for the word',
+                "CI008",
+                path,
             )
             return text
         if _DECIMAL.fullmatch(text):
             if len(text) > 18:
-                self.complain(node.line, f"the number {shown(text)} is too large; write a smaller one", path)
+                self.complain(
+                    node.line, f"the number {shown(text)} is too large; write a smaller one", "CI008", path
+                )
                 return text
             return int(text)
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
-                self.complain(node.line, f"the number {shown(text)} is too large; write a smaller one", path)
+                self.complain(
+                    node.line, f"the number {shown(text)} is too large; write a smaller one", "CI008", path
+                )
                 return text
             return number
         if odd := _ODD_INTEGER.fullmatch(text) or _ODD_FLOAT.fullmatch(text):
@@ -407,6 +440,7 @@ class _Reader:
         self.complain(
             node.line,
             f'{why}; put text in quotes ("{shown(text)}"), write a number in plain decimal digits',
+            "CI008",
             path,
         )
         return text

@@ -34,4 +34,5 @@ def test_findings_are_those_of_the_header(file: Path) -> None:
         # A reader can click on it, and it is one line.
         assert re.match(rf".*{re.escape(file.name)}:\d+: \S", str(finding))
         assert "\n" not in str(finding)
+        assert re.search(r" \[CI\d{3}\]$", str(finding)), "every finding has a code that can be explained"
         assert str(finding) in caught.value.message

@@ -102,7 +102,7 @@ def test_a_broken_file_stops_the_run(ansible: Run, inventory: Path, config: bool
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0] == "[ERROR]: 8 things to mend before anything runs"
-    assert lines[1].endswith("/cluster.yml:10: unknown key `nam`; did you mean `name`?")
+    assert lines[1].endswith("/cluster.yml:10: unknown key `nam`; did you mean `name`? [CI101]")
     # Each finding once, on its line, and nothing else.
     assert sum("cluster.yml:" in line for line in lines) == 8 == len([line for line in lines if line]) - 1
 
