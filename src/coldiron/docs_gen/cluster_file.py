@@ -71,7 +71,9 @@ def _keys(block: Mapping[str, Any], blocks: Mapping[str, Any]) -> Iterator[tuple
 def page() -> Page:
     """Return the page with every key of cluster.yml."""
     schema = ClusterFile.model_json_schema()
-    keys = dict(_keys(schema, schema.get("$defs", {})))
+    # The file's own keys before those that every inventory plugin has.
+    own = list(ClusterFile.__annotations__)
+    keys = dict(sorted(_keys(schema, schema.get("$defs", {})), key=lambda key: key[0] not in own))
     text = (
         "# cluster.yml, key by key\n\nWhat each key may hold, from the model that reads the file; an unknown key is an"
         " error. How the file is\nwritten, and what the keys mean together, is in"

@@ -61,7 +61,7 @@ def page(role: Path, plugins: Mapping[str, str]) -> Page:
 
 
 def stage_of(root: Path) -> dict[str, tuple[str, str]]:
-    """Return for each role the stage that runs it and the hosts of its play, in the order of the site."""
+    """Return for each role the stage that runs it and the hosts of its plays, in the order of the site."""
     found: dict[str, tuple[str, str]] = {}
     imported = [item["ansible.builtin.import_playbook"] for item in _load(root / "playbooks" / "site.yml")]
     for name in imported:
@@ -69,8 +69,9 @@ def stage_of(root: Path) -> dict[str, tuple[str, str]]:
         for play in _load(path) if name.startswith("stage_") else ():
             for role in re.findall(r"coldiron\.cluster\.(\w+)", yaml.safe_dump(play, sort_keys=False)):
                 if (root / "roles" / role).is_dir():
-                    stage = path.stem.removeprefix("stage_")
-                    found.setdefault(role, (stage, str(play["hosts"])))
+                    stage, hosts = found.get(role, (path.stem.removeprefix("stage_"), ""))
+                    groups = [*hosts.split(), *str(play["hosts"]).split(":")]
+                    found[role] = (stage, " ".join(dict.fromkeys(groups)))
     return found
 
 
@@ -78,25 +79,26 @@ def summary(role: Path) -> str:
     """Return the first sentence of a role's README."""
     body = (role / "README.md").read_text(encoding="utf-8").split("\n", 1)[1].strip()
     paragraph = " ".join(body.split("\n\n", 1)[0].split())
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph)[0]
+    return re.split(r"(?<=[.!?])\s+", paragraph)[0]
 
 
 def index(root: Path, roles: list[Path]) -> Page:
-    """Return the list of roles, in the order of the stages."""
+    """Return the list of roles, by stage, in the order of the site."""
     stages = stage_of(root)
-    lines = []
-    order = {name: number for number, name in enumerate(stages)}
-    for role in sorted(roles, key=lambda role: order.get(role.name, len(order))):
-        stage, hosts = stages.get(role.name, ("", ""))
-        lines.append(
-            f"| [{role.name}]({role.name}/README.md) | {stage} | `{cell(hosts)}` | {cell(summary(role))} |"
-        )
     text = (
         "# Roles\n\nOne function each. An option is a variable of that name in the inventory's `group_vars/`; a wrong"
         " one is refused\nbefore any node is touched. What the cluster's shape says (addresses, controllers,"
         " workers) is filled in by\n[topology.yml](../playbooks/group_vars/all/topology.yml) and needs no"
-        " line of yours.\n\n| role | stage | hosts | what it does |\n|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n"
+        " line of yours.\n"
     )
+    order = {name: number for number, name in enumerate(stages)}
+    said = None
+    for role in sorted(roles, key=lambda role: order.get(role.name, len(order))):
+        stage, hosts = stages.get(role.name, ("", ""))
+        if stage != said:
+            said = stage
+            title = f"Stage {stage}" if stage else "In no stage"
+            text += f"\n## {title}\n\n| role | what it does |\n|---|---|\n"
+        where = f" On {', '.join(f'`{group}`' for group in hosts.split())}." if hosts else ""
+        text += f"| [{role.name}]({role.name}/README.md) | {cell(summary(role))}{where} |\n"
     return Page("roles/index.md", text, "roles/README.md")

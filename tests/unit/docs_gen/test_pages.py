@@ -36,8 +36,11 @@ def test_a_role_is_told_with_its_options_and_breaks(made: dict[str, Page]) -> No
 
 def test_the_list_of_roles_has_their_stages(made: dict[str, Page]) -> None:
     text = made["roles/index.md"].text
-    assert "| [time](time/README.md) | base | `cluster` | Heads follow" in text
-    assert text.index("[base]") < text.index("[nfs]") < text.index("[slurm_controller]")
+    assert "| [time](time/README.md) | Heads follow" in text
+    assert "nobody else. On `cluster`. |" in text
+    assert "On `nfs_server`, `nfs_client`. |" in text
+    order = ["## Stage base", "[time]", "## Stage storage", "[nfs]", "## Stage scheduler", "[slurm_worker]"]
+    assert sorted(order, key=text.index) == order
 
 
 def test_a_role_without_options_or_sabotage_is_told_too(tmp_path: Path) -> None:
@@ -68,6 +71,7 @@ def test_cluster_yml_is_told_key_by_key(made: dict[str, Page]) -> None:
         assert f'<tr id="{name}">' in text, name
     assert "From 576 to 9216." in text
     assert "<code>provided</code>" in text
+    assert text.index('id="plugin"') < text.index('id="cache"')
 
 
 def test_a_decision_is_listed_by_its_title(made: dict[str, Page]) -> None:
