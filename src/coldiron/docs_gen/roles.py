@@ -70,8 +70,8 @@ def stage_of(root: Path) -> dict[str, tuple[str, str]]:
             for role in re.findall(r"coldiron\.cluster\.(\w+)", yaml.safe_dump(play, sort_keys=False)):
                 if (root / "roles" / role).is_dir():
                     stage, hosts = found.get(role, (path.stem.removeprefix("stage_"), ""))
-                    groups = [*hosts.split(), *str(play["hosts"]).split(":")]
-                    found[role] = (stage, " ".join(dict.fromkeys(groups)))
+                    patterns = [*hosts.split(), str(play["hosts"])]
+                    found[role] = (stage, " ".join(dict.fromkeys(patterns)))
     return found
 
 
@@ -99,6 +99,6 @@ def index(root: Path, roles: list[Path]) -> Page:
             said = stage
             title = f"Stage {stage}" if stage else "In no stage"
             text += f"\n## {title}\n\n| role | what it does |\n|---|---|\n"
-        where = f" On {', '.join(f'`{group}`' for group in hosts.split())}." if hosts else ""
+        where = f" On {', '.join(f'`{pattern}`' for pattern in hosts.split())}." if hosts else ""
         text += f"| [{role.name}]({role.name}/README.md) | {cell(summary(role))}{where} |\n"
     return Page("roles/index.md", text, "roles/README.md")

@@ -38,7 +38,7 @@ def test_the_list_of_roles_has_their_stages(made: dict[str, Page]) -> None:
     text = made["roles/index.md"].text
     assert "| [time](time/README.md) | Heads follow" in text
     assert "nobody else. On `cluster`. |" in text
-    assert "On `nfs_server`, `nfs_client`. |" in text
+    assert "On `nfs_server`, `cluster:!nfs_server`. |" in text
     order = ["## Stage base", "[time]", "## Stage storage", "[nfs]", "## Stage scheduler", "[slurm_worker]"]
     assert sorted(order, key=text.index) == order
 
