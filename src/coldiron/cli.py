@@ -11,7 +11,9 @@ from coldiron import __version__
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.node.cli import app as node_app
 from coldiron.rack.cli import app as rack_app
+from coldiron.run.cli import register as register_run
 from coldiron.secrets.cli import app as secrets_app
+from coldiron.verify.cli import register as register_verify
 
 app = typer.Typer(
     name="coldiron",
@@ -20,9 +22,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+register_run(app)
 app.add_typer(rack_app, name="rack")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
+register_verify(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from coldiron.inventory import find, load
 from coldiron.inventory.findings import did_you_mean, shown_path
 from coldiron.node import plan
 from coldiron.rack.connection import rack_nodes
-from coldiron.run import engine
+from coldiron.run.cli import CheckOption, DiffOption, VerboseOption, run_recorded
 
 app = typer.Typer(help="Add a node to a running cluster, or take one out.", no_args_is_help=True)
 
@@ -23,8 +23,6 @@ NodesArgument = Annotated[
 InventoryOption = Annotated[
     Path, typer.Option("--inventory", "-i", help="Inventory directory, or its cluster.yml.")
 ]
-CheckOption = Annotated[bool, typer.Option("--check", help="Only say what would change.")]
-DiffOption = Annotated[bool, typer.Option("--diff", help="Show how files change.")]
 DEFAULT_INVENTORY = Path("inventories/virtual")
 
 
@@ -39,13 +37,14 @@ def add(
     inventory: InventoryOption = DEFAULT_INVENTORY,
     check: CheckOption = False,
     diff: DiffOption = False,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Bring nodes that cluster.yml has gained into the running cluster. No other node is disturbed."""
     cluster = load(find(inventory))
     names = plan.named(nodes)
     plan.check_added(cluster, names)
     plan.check_racked(cluster, names, rack_nodes(cluster.directory))
-    _run(plan.ADD_PLAYBOOK, inventory, names, names, check=check, diff=diff)
+    _run("node add", plan.ADD_PLAYBOOK, inventory, names, names, check=check, diff=diff, verbose=verbose)
     if not check:
         typer.echo(f"{', '.join(names)}: in the cluster {cluster.name}")
 
@@ -57,6 +56,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: CheckOption = False,
     diff: DiffOption = False,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Drain nodes, take them out of the cluster, and say which lines of cluster.yml to delete then.
 
@@ -72,7 +72,16 @@ def remove(
         )
     if not yes and not check:
         _confirm(leaving.names, cluster.name)
-    _run(plan.REMOVE_PLAYBOOK, inventory, leaving.names, leaving.known, check=check, diff=diff)
+    _run(
+        "node remove",
+        plan.REMOVE_PLAYBOOK,
+        inventory,
+        leaving.names,
+        leaving.known,
+        check=check,
+        diff=diff,
+        verbose=verbose,
+    )
     if check:
         return
     typer.echo(f"{', '.join(leaving.names)}: gone from the cluster {cluster.name}")
@@ -91,16 +100,25 @@ def _confirm(names: list[str], cluster: str) -> None:
 
 
 def _run(
-    playbook: str, inventory: Path, names: list[str], reached: list[str], *, check: bool, diff: bool
+    verb: str,
+    playbook: str,
+    inventory: Path,
+    names: list[str],
+    reached: list[str],
+    *,
+    check: bool,
+    diff: bool,
+    verbose: int,
 ) -> None:
-    """Run ``playbook`` about ``names``, of which those ``reached`` are hosts. Raises ColdironError."""
-    extravars = {"coldiron_nodes": names}
-    limit = plan.limit(reached)
-    typer.echo(engine.plain_command(playbook, inventory, limit, (), extravars, check, diff))
-    code = engine.run_playbook(playbook, inventory, limit, (), extravars, check, diff)
-    if code:
-        # 2: a host failed; 4: a host was out of reach. Anything else went wrong before the hosts.
-        raise ColdironError(
-            f"ansible-playbook ended with {code}; mend what it says above, and type the same command again",
-            ExitCode.HOSTS_FAILED if code in (2, 4) else ExitCode.ENVIRONMENT,
-        )
+    """Run ``playbook`` about ``names``, of which those ``reached`` are hosts. Raises typer.Exit, ColdironError."""
+    run_recorded(
+        verb,
+        inventory,
+        [playbook],
+        limit=plan.limit(reached),
+        extravars={"coldiron_nodes": names},
+        check=check,
+        diff=diff,
+        verbose=verbose,
+        announce=True,
+    )

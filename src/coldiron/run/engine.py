@@ -67,6 +67,7 @@ class Stop:
     def __init__(self, told: Callable[[int], None] = lambda _count: None) -> None:
         self.count = 0
         self._told = told
+        self._untold = 0
         self._pid = 0
         self._since = 0.0
 
@@ -83,10 +84,14 @@ class Stop:
         if self.count == 1:
             self._since = time.monotonic()
         self._pass_on()
-        self._told(self.count)
+        self._untold = self.count
 
     def over(self) -> bool:
-        """Whether what is left of the run is to be killed now."""
+        """Whether what is left of the run is to be killed now. Asked about once a second."""
+        if self._untold:
+            # Not in the signal's own handler: what is told may be printed, and that may be going on.
+            count, self._untold = self._untold, 0
+            self._told(count)
         if not self.count:
             return False
         # Before its first word ansible-playbook has touched nothing.
@@ -115,6 +120,11 @@ class Stop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def shown_command(words: Sequence[str]) -> str:
+    """A command as it is typed."""
+    return shlex.join(words)
 
 
 def find_ansible_playbook() -> str:

@@ -7,6 +7,7 @@ the first line (the run's header), ``coldiron_end`` the last (how it ended), ``c
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -126,6 +127,8 @@ class EventWriter:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.number = 0
+        # Held as long as this process lives: how a reader tells a run that is on from one that was killed.
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def write(self, time: float, kind: str, data: Mapping[str, Any]) -> Event:
         """Append one event and return it. Raises OSError when the file takes no more."""
