@@ -19,10 +19,13 @@ refuses the rest, under whatever path or shell they are called.
 Exit code 77: refused by a guard; 78: this node cannot run a command this way, so nothing was run.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import stat
 import sys
+from collections.abc import Iterator
 
 UNABLE = 78
 
@@ -93,7 +96,7 @@ ONLY = {
 }
 
 #: Programs that are always orders: to a scheduler, to a manager of services or to another node.
-ORDERS = (
+ORDERS = (  # noqa: SIM905 - read as words
     "srun sbatch salloc scancel sattach sbcast scrontab strigger systemd-run systemd-cat dbus-send gdbus "
     "logger ipcrm nfs-cp nfs-io ssh scp sftp mariadb-import mariadb-upgrade mysqlimport mysql_upgrade"
 ).split()
@@ -155,12 +158,12 @@ exec REAL "$@" --init-command='SET SESSION TRANSACTION READ ONLY'
 """
 
 
-def any_of(words):
+def any_of(words: str) -> str:
     """Return words as a pattern of the shell's ``case``."""
     return " | ".join(words.split())
 
 
-def guard(names, real):
+def guard(names: set[str], real: str) -> str:
     """Return the guard, a shell script, of a program that is called by these names and lies at ``real``."""
     lines = [HEAD, "case $name in\n"]
     for name in sorted(names):
@@ -168,7 +171,7 @@ def guard(names, real):
     return "".join([*lines, '*) refuse "$@" ;;\nesac\n'])
 
 
-def rule(name):
+def rule(name: str) -> str:
     """Return the part of a guard that decides about the program of this name."""
     if name in VERBS:
         allowed, valued, alone = VERBS[name]
@@ -192,9 +195,9 @@ def rule(name):
     return 'refuse "$@"\n'
 
 
-def guarded():
+def guarded() -> dict[str, set[str]]:
     """Return the programs of this node that get a guard: the file to the names that it is called by."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for name in (*VERBS, *UNLESS, *ONLY, *ORDERS, *CLIENTS):
         for folder in FOLDERS:
             path = folder + "/" + name
@@ -210,20 +213,20 @@ class Unable(Exception):
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def must(status, what):
+def must(status: int, what: str) -> None:
     """Raise Unable with the kernel's reason unless a call succeeded."""
     if status != 0:
         raise Unable(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
-def mount(source, target, kind, flags, data=None):
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2) with text arguments."""
     words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
     status = LIBC.mount(*words, ctypes.c_ulong(flags), None if data is None else data.encode())
     must(status, "mount " + target)
 
 
-def set_attributes(path, on, off=0, recursive=False):
+def set_attributes(path: str, on: int, off: int = 0, recursive: bool = False) -> None:
     """mount_setattr(2): switch attributes of the mount at ``path``, or of all below it, on and off."""
     attributes = (ctypes.c_uint64 * 4)(on, off, 0, 0)
     flags = AT_RECURSIVE if recursive else 0
@@ -234,7 +237,7 @@ def set_attributes(path, on, off=0, recursive=False):
     must(status, f"make {path} read-only")
 
 
-def automounts():
+def automounts() -> Iterator[str]:
     """Yield the places where something is mounted once it is looked at."""
     with open("/proc/self/mountinfo") as stream:
         for line in stream:
@@ -243,7 +246,7 @@ def automounts():
                 yield words[4]
 
 
-def dangerous():
+def dangerous() -> Iterator[str]:
     """Yield the device files that act on disks or on the machine itself."""
     for folder, folders, names in os.walk("/dev"):
         folders[:] = [name for name in folders if name not in ("pts", "shm", "mqueue", "hugepages")]
@@ -254,14 +257,14 @@ def dangerous():
                 yield path
 
 
-def make_read_only():
+def make_read_only() -> None:
     """Turn this process's view of the file system into one that can be read and not written."""
     mount(None, "/", None, MS_REC | MS_SLAVE)
     for path in automounts():
         try:
             os.listdir(path)  # Mounted now, while what is mounted still arrives here.
         except OSError:
-            pass  # noqa: SIM105 - a small module imports as little as it can
+            continue
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     programs = guarded()
     for path in SCRATCH:
@@ -290,7 +293,7 @@ def make_read_only():
         set_attributes(path, 0, ATTR_RDONLY)
 
 
-def give_up_power():
+def give_up_power() -> None:
     """Drop every capability that is not kept, for this process's programs and all that they start."""
     must(LIBC.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "clear ambient capabilities")
     with open("/proc/sys/kernel/cap_last_cap") as stream:
@@ -306,7 +309,7 @@ def give_up_power():
     must(LIBC.capset(header, sets), "drop inheritable capabilities")
 
 
-def main():
+def main() -> None:
     """Run the command that is this program's argument and end as it ended."""
     try:
         must(LIBC.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")

@@ -131,7 +131,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests of other roles when --role is given, and those that act when nothing may."""
     wanted = wanted_roles(config)
     only_looks = config.getoption("--read-only") and not config.getoption("--active")
-    kept, left_out = [], []
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         other = bool(wanted) and role_of(item.path) not in wanted
         acts = only_looks and item.get_closest_marker(ACTS) is not None

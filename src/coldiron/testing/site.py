@@ -167,6 +167,10 @@ class Site:
         """Return the names of the hosts that an Ansible pattern matches, in the inventory's order."""
         return [str(host.name) for host in self._inventory.get_hosts(pattern)]
 
+    def groups(self) -> list[str]:
+        """Return the names of the inventory's groups."""
+        return [str(name) for name in self._inventory.groups]
+
     @functools.cached_property
     def roles(self) -> list[str]:
         """The roles of the stages, in order."""

@@ -1,0 +1,1 @@
+"""``coldiron verify``: the roles' own tests against the live cluster, looking and never touching."""
