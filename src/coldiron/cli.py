@@ -10,6 +10,7 @@ import typer
 from coldiron import __version__
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.node.cli import app as node_app
+from coldiron.plan.cli import register as register_plan
 from coldiron.rack.cli import app as rack_app
 from coldiron.run.cli import register as register_run
 from coldiron.secrets.cli import app as secrets_app
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 register_run(app)
+register_plan(app)
 app.add_typer(rack_app, name="rack")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")

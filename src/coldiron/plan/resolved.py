@@ -1,0 +1,158 @@
+"""An inventory with its variables as Ansible resolves them, in this process; no node is spoken to."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coldiron.errors import ColdironError
+from coldiron.inventory.findings import did_you_mean, shown
+
+VAULT_HEADER = b"$ANSIBLE_VAULT"
+# Variables that are a host's own name and addresses: hosts that differ in these alone are checked as one.
+IDENTITY = (
+    "inventory_hostname",
+    "inventory_hostname_short",
+    "ansible_host",
+    "coldiron_address",
+    "coldiron_bmc_address",
+    "coldiron_mac",
+)
+_IDENTITY_WORD = re.compile(rf"\b({'|'.join(IDENTITY)})\b")
+_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+
+
+class Resolved:
+    """The inventory in ``directory``, with ``playbooks``' group_vars over it as in a run of the site.
+
+    ``password`` opens its vault files; while they are ``locked`` they count as empty. ``stand_ins`` take the
+    place of variables that are set nowhere. ``limit`` leaves out hosts as `ansible-playbook --limit` does.
+    Raises ColdironError where no host is left.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        playbooks: Path,
+        *,
+        password: bytes | None,
+        locked: bool,
+        stand_ins: Mapping[str, Any],
+        limit: Sequence[str] = (),
+    ) -> None:
+        from ansible.inventory.manager import InventoryManager
+        from ansible.parsing.vault import VaultSecret
+        from ansible.vars.hostvars import HostVars
+        from ansible.vars.manager import VariableManager
+
+        _start_plugins()
+        self.directory = directory
+        self._stand_ins = dict(stand_ins)
+        self.loader = _loader(locked)
+        self.loader.set_basedir(str(playbooks))
+        secrets = [] if password is None else [("default", VaultSecret(password))]
+        self.loader.set_vault_secrets(secrets)
+        _trust(secrets)
+        self.inventory = InventoryManager(loader=self.loader, sources=[str(directory)])
+        self._variables = VariableManager(loader=self.loader, inventory=self.inventory)
+        HostVars(self.inventory, self._variables, self.loader)
+        everybody = self.hosts("cluster")
+        if limit:
+            self.inventory.subset(",".join(limit))
+            if not self.hosts("cluster"):
+                known = [*everybody, *map(str, self.inventory.groups)]
+                wrong = ",".join(limit)
+                raise ColdironError(f"no node matches --limit {shown(wrong)}; {did_you_mean(wrong, known)}")
+
+    def hosts(self, pattern: str) -> list[str]:
+        """The hosts that ``pattern`` matches, within the limit, in the inventory's order."""
+        return [str(host.name) for host in self.inventory.get_hosts(pattern)]
+
+    def variables(self, host: str) -> dict[str, Any]:
+        """The variables of ``host``, not yet templated. Raises AnsibleError where a file cannot be read."""
+        return {**self._stand_ins, **self.given(host)}
+
+    def given(self, host: str) -> dict[str, Any]:
+        """The same without the stand-ins."""
+        found: dict[str, Any] = self._variables.get_vars(host=self.inventory.get_host(host))
+        return found
+
+    def alike(self, texts: Iterable[str]) -> list[list[str]]:
+        """The hosts in classes whose members differ in name and address alone.
+
+        Where one of ``texts``, the inventory's own variables, asks for a name or address, each host is a class
+        of its own: its options may follow from it.
+        """
+        hosts = self.hosts("cluster")
+        if any(_IDENTITY_WORD.search(_COMMENT.sub("", text)) for text in texts):
+            return [[host] for host in hosts]
+        classes: dict[object, list[str]] = {}
+        for name in hosts:
+            host = self.inventory.get_host(name)
+            groups = tuple(sorted(group.name for group in host.get_groups()))
+            own = {key: value for key, value in host.vars.items() if not _is_identity(key)}
+            alone = name if any(self.directory.glob(f"host_vars/{name}*")) else ""
+            classes.setdefault((groups, repr(sorted(own.items())), alone), []).append(name)
+        return list(classes.values())
+
+    def files(self, host: str | None = None) -> list[Path]:
+        """The files of variables beside the inventory, those that win last; only ``host``'s where one is given."""
+        names: list[str] = []
+        if host is not None:
+            groups = self.inventory.get_host(host).get_groups()
+            ordered = sorted(groups, key=lambda group: (group.depth, group.priority, group.name))
+            names = [group.name for group in ordered]
+        found: list[Path] = []
+        for folder, wanted in (("group_vars", names), ("host_vars", [host] if host else [])):
+            entries = sorted(self.directory.glob(f"{folder}/*"))
+            if host is not None:
+                entries = [entry for name in wanted for entry in entries if name in (entry.name, entry.stem)]
+            for entry in entries:
+                inside = sorted(entry.rglob("*")) if entry.is_dir() else [entry]
+                found += [path for path in inside if path.is_file() and not path.name.startswith(".")]
+        return found
+
+
+def is_vault(path: Path) -> bool:
+    """Whether the file is encrypted as a whole."""
+    with path.open("rb") as file:
+        return file.read(len(VAULT_HEADER)) == VAULT_HEADER
+
+
+def _is_identity(name: str) -> bool:
+    return name in IDENTITY or name.startswith("ansible_")
+
+
+def _loader(locked: bool) -> Any:
+    from ansible.parsing.dataloader import DataLoader
+
+    class Loader(DataLoader):  # type: ignore[misc]
+        """Takes vault files for empty while they are locked: what is in them is not what is checked here."""
+
+        def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
+            if locked and is_vault(Path(file_name)):
+                return {}
+            return super().load_from_file(file_name, *args, **kwargs)
+
+    return Loader()
+
+
+def _trust(secrets: list[Any]) -> None:
+    """Let values marked ``!vault`` be decrypted: Ansible asks the process for their secrets, not the loader."""
+    from ansible.parsing.vault import VaultSecretsContext
+
+    context = VaultSecretsContext.current(optional=True)
+    if context is None:
+        VaultSecretsContext.initialize(VaultSecretsContext(list(secrets)))
+    else:
+        context.secrets[:] = secrets
+
+
+@functools.cache
+def _start_plugins() -> None:
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([])

@@ -1,0 +1,85 @@
+"""The cluster's secrets as a plan sees them: whether they are there, open and sound. No value leaves here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coldiron.errors import ColdironError
+from coldiron.inventory import Cluster
+from coldiron.inventory.findings import shown_path
+from coldiron.plan.findings import Finding, Severity
+from coldiron.plan.resolved import is_vault
+from coldiron.secrets.password import find_password
+from coldiron.secrets.store import VAULT_FILE, Store
+from coldiron.secrets.table import SECRETS, check
+
+
+@dataclass
+class Vault:
+    """``password`` opens the vault files, if there are any and it is known; ``locked`` if it is not.
+
+    ``text`` is the cluster's own vault file decrypted, ``values`` every secret in it: to look for, never to show.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    password: bytes | None = None
+    locked: bool = False
+    text: str = ""
+    values: list[str] = field(default_factory=list)
+
+
+def look(cluster: Cluster, password_file: Path | None = None) -> Vault:
+    """Look at the secrets of ``cluster``'s inventory; ``password_file`` as `coldiron secrets` takes it."""
+    vault = Vault()
+    directory = cluster.directory
+    files = [path for path in sorted(directory.glob("*_vars/**/*")) if path.is_file() and is_vault(path)]
+    own = directory / VAULT_FILE
+    if not files and not own.exists():
+        return vault
+    where = shown_path(own if own.exists() else files[0])
+    try:
+        password = find_password(directory, password_file, os.environ, may_generate=False, new=False)
+        if own.exists():
+            store = Store(directory, password)
+            values, vault.text = store.values(), store.read()
+            vault.values = _leaves(values)
+            vault.findings = [_placeholder(where, fault) for fault in check(values)]
+    except ColdironError as error:
+        what, _, advice = error.message.removeprefix(f"{where} ").partition("; ")
+        vault.findings.append(Finding("CS101", Severity.ERROR, where, what, advice))
+        vault.locked = True
+        return vault
+    vault.password = password
+    return vault
+
+
+def stand_ins() -> dict[str, str]:
+    """Secrets made up, in memory, in place of those that are not there: the rest can be checked with them."""
+    return {secret.key: secret.make() for secret in SECRETS}
+
+
+def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
+    """The finding about secrets that the cluster needs and that are not among the variables ``known``."""
+    names = [secret.key for secret in SECRETS if secret.key not in known]
+    if not names or cluster.features.scheduler != "slurm":
+        return []
+    where = shown_path(cluster.directory / VAULT_FILE)
+    what = "the cluster has no secrets" if len(names) == len(SECRETS) else f"no {', '.join(names)}"
+    advice = f"type: coldiron secrets init -i {shown_path(cluster.directory)}"
+    return [Finding("CS102", Severity.ERROR, where, what, advice)]
+
+
+def _placeholder(where: str, fault: str) -> Finding:
+    what, _, advice = fault.partition("; ")
+    return Finding("CS103", Severity.ERROR, where, what, advice)
+
+
+def _leaves(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [leaf for inner in value.values() for leaf in _leaves(inner)]
+    if isinstance(value, list):
+        return [leaf for inner in value for leaf in _leaves(inner)]
+    return [str(value)] if value is not None else []
