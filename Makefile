@@ -11,15 +11,18 @@ RUN := $(VENV)/bin/python -m
 # The rack needs root; everything under one sudo keeps the files of one owner.
 AS_ROOT := scripts/as-root.sh
 
-.PHONY: help setup rack-packages demo test test-fast test-all lint docs clean
+.PHONY: help setup rack-packages test-packages demo test test-fast test-all test-python lint docs docs-site dist clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
 
 setup: ## make .venv with everything pinned
 	@scripts/setup.sh
 
 rack-packages: setup
 	@$(AS_ROOT) scripts/rack-packages.sh
+
+test-packages: rack-packages
+	@$(AS_ROOT) scripts/test-packages.sh
 
 demo: rack-packages ## the virtual rack, from bare systemd nodes to Slurm jobs
 	@$(AS_ROOT) $(RUN) coldiron.demo
@@ -30,14 +33,24 @@ lint: setup ## style and types
 test-fast: setup ## what needs no node
 	@$(VENV)/bin/python tests/suite.py fast
 
-test: rack-packages ## lint, unit, a fresh site, every role's tests and sabotage
+test: test-packages ## lint, unit, packages, a fresh site, every role's tests and sabotage
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py full
 
-test-all: rack-packages ## all of it, the slow ones too
+test-all: test-packages ## all of it, the slow ones too
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py all
+
+# The same lock, another Python: make test-python PYTHON=3.12
+test-python: setup ## unit and contract tests, and a site that stands, with the other Python
+	@$(AS_ROOT) env COLDIRON_OTHER_PYTHON=$(PYTHON) $(VENV)/bin/python tests/suite.py matrix
 
 docs: setup ## the options tables of the roles' READMEs, from their specs
 	@$(RUN) coldiron.docs_gen
+
+docs-site: setup ## the documentation as a site in site/
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict -d site
+
+dist: setup ## wheel, sdist and Galaxy tarball in dist/, with SHA256SUMS
+	@$(VENV)/bin/python scripts/dist.py
 
 clean: ## take every trace away: rack, caches, .venv
 	@$(AS_ROOT) scripts/clean.sh

@@ -15,6 +15,6 @@ for state in inventories/*/.rack molecule/default/inventory/.rack .cache/site/vi
 done
 [ "$failed" = 0 ] || exit 1
 if [ -x "$coldiron" ]; then "$coldiron" rack purge; fi
-rm -rf .venv .venv-* .cache artifacts dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov .ansible
+rm -rf .venv .venv-* .cache artifacts dist build context site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov .ansible
 rm -f inventories/virtual/.vault-password inventories/virtual/group_vars/all/vault.yml
 find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
 """The phases of ``make test``, cheapest first; the first that fails ends it.
 
 ``fast`` needs no node and no root. ``full`` builds the virtual rack anew and proves a fresh site, the second run,
-every role's tests and sabotage, and the molecule scenarios that a change touches. ``all`` adds the other
-scenarios and the slow ones. A single phase, such as
-``lint``, can be named too.
+the packages in empty environments, the other Python, every role's tests and sabotage, and the molecule scenarios
+that a change touches. ``all`` adds the other scenarios and the slow ones. A single phase, such as ``lint``, can be
+named too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SOURCE = ROOT / "inventories" / "virtual"
 # The tests edit their inventory and break their rack: both are their own, so a demo stays as it is.
 INVENTORY = ".cache/site/virtual"
 COVERAGE_FLOOR = 90
+# Python 3.11 has the oldest supported ansible-core, 3.13 the newest; the checkout's environment has one of them.
+OTHER_PYTHON = os.environ.get("COLDIRON_OTHER_PYTHON") or ("3.11" if sys.version_info >= (3, 12) else "3.13")
 
 
 def run(*command: str, **env: str) -> None:
@@ -57,6 +59,11 @@ def unit() -> None:
     covered("-q", "tests/unit", "tests/contract")
 
 
+def docs() -> None:
+    """The documentation builds, its links lead somewhere, its commands are there."""
+    covered("-q", "tests/docs")
+
+
 def rack() -> None:
     """The rack's own tests: strict ssh, snapshots, two racks, kill -9, nothing left behind."""
     covered("-q", "tests/e2e", "-m", "rack")
@@ -81,6 +88,46 @@ def site() -> None:
     run("coldiron", "secrets", "init", "-i", INVENTORY)
     run("coldiron", "rack", "up", "-i", INVENTORY)
     covered("-q", "tests/e2e", "-m", "site and not slow", "--inventory", INVENTORY)
+
+
+def packaging() -> None:
+    """Wheel, sdist and Galaxy tarball: what is in them, and that they work where nothing else is."""
+    python("-m", "pytest", "-q", "tests/packaging", "--inventory", INVENTORY)
+
+
+def interpreter(version: str) -> str | None:
+    """The path of a Python of this version that works: on PATH, of pyenv, or of uv."""
+    found = [shutil.which(f"python{version}")]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found += [str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]
+    if uv := shutil.which("uv"):
+        told = subprocess.run([uv, "python", "find", version], capture_output=True, text=True, check=False)
+        found.append(told.stdout.strip())
+    # A shim of pyenv's is there also where no such Python is chosen.
+    check = [
+        "-c",
+        f"import ensurepip, sys, venv; sys.exit(sys.version.split('.')[:2] != {version.split('.')})",
+    ]
+    works = (
+        path for path in found if path and not subprocess.run([path, *check], capture_output=True).returncode
+    )
+    return next(works, None)
+
+
+def matrix() -> str | None:
+    """Unit and contract tests, and a run on the site that stands, with the other Python and its ansible-core."""
+    other = interpreter(OTHER_PYTHON)
+    if other is None:
+        return f"there is no python{OTHER_PYTHON} here"
+    venv = f".venv-{OTHER_PYTHON}"
+    run("scripts/setup.sh", COLDIRON_VENV=venv, COLDIRON_PYTHON=other)
+    pytest = (f"{venv}/bin/python", "-m", "pytest", "-q")
+    run(*pytest, "-n", "2", "tests/unit", "tests/contract")
+    if not (ROOT / INVENTORY / ".rack").is_dir():
+        print(f"no site stands in {INVENTORY}: the run on it is left out", flush=True)
+        return None
+    run(*pytest, "tests/matrix", "--inventory", INVENTORY)
+    return None
 
 
 def roles() -> None:
@@ -121,10 +168,12 @@ def clear() -> None:
     run("coldiron", "rack", "down", "-i", INVENTORY)
 
 
-SUITES: dict[str, list[Callable[[], None]]] = {
-    "fast": [lint, unit],
-    "full": [lint, unit, rack, site, roles, touched_scenarios, coverage, clear],
-    "all": [lint, unit, rack, site, roles, scenarios, exhaustive, coverage, clear],
+BEFORE = [lint, unit, docs, rack, site, packaging, matrix, roles]
+# A phase that cannot be done on this machine returns why; any other failure ends the suite.
+SUITES: dict[str, list[Callable[[], str | None]]] = {
+    "fast": [lint, unit, docs],
+    "full": [*BEFORE, touched_scenarios, coverage, clear],
+    "all": [*BEFORE, scenarios, exhaustive, coverage, clear],
 }
 
 
@@ -132,6 +181,7 @@ def main() -> None:
     """Run the phases named on the command line and say what each took."""
     started = time.monotonic()
     taken = []
+    left_out = []
     single = {phase.__name__: [phase] for suite in SUITES.values() for phase in suite}
     if unknown := set(sys.argv[1:]) - set(SUITES | single):
         sys.exit(
@@ -140,10 +190,15 @@ def main() -> None:
     for phase in [phase for name in sys.argv[1:] for phase in (SUITES | single)[name]]:
         print(f"\n=== {phase.__name__}: {phase.__doc__}", flush=True)
         begun = time.monotonic()
-        phase()
-        taken.append(f"{phase.__name__} {time.monotonic() - begun:.0f} s")
-    print(f"\n{', '.join(taken)}; {time.monotonic() - started:.0f} s in all")
-    print(f"\nphases: {len(taken)} passed, 0 failed")
+        if why := phase():
+            print(f"LEFT OUT: {phase.__name__}: {why}", flush=True)
+            left_out.append(f"{phase.__name__} ({why})")
+        else:
+            taken.append(f"{phase.__name__} {time.monotonic() - begun:.0f} s")
+    print(f"\n{', '.join([*taken, 'all in all'])} {time.monotonic() - started:.0f} s")
+    if left_out:
+        print(f"left out: {', '.join(left_out)}")
+    print(f"\nphases: {len(taken)} passed, 0 failed" + f", {len(left_out)} left out" * bool(left_out))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Install the Debian packages that only the tests need, and say so first: a browser that looks at the reports.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+missing=()
+command -v chromium >/dev/null || missing+=(chromium)
+command -v chromedriver >/dev/null || missing+=(chromium-driver)
+[ "${#missing[@]}" -gt 0 ] || exit 0
+exec scripts/install-packages.sh "the test suite" "${missing[@]}"
