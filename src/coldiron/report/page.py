@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,16 @@ def _environment() -> jinja2.Environment:
 
 
 def folded(names: list[str]) -> str:
-    """Return node names as ranges, a long text cut."""
-    text = fold(list(names))
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    """Return node names as ranges; their number where even that is long."""
+    text = fold(list(names)).replace(",", ", ")
+    # Commas inside brackets belong to one range.
+    text = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", ""), text)
+    return text if len(text) <= 120 else counted(len(names), "node")
+
+
+def told_versions(versions: dict[str, str]) -> str:
+    """Return versions as one line."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def as_data(value: Any) -> Markup:

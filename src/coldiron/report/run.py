@@ -6,9 +6,8 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coldiron.inventory.ranges import fold
 from coldiron.report.junit import Case, Suite, write_junit
-from coldiron.report.page import render
+from coldiron.report.page import folded, render, told_versions
 from coldiron.run.state import Cell, CellStatus, Failure, Host, Outcome, RunState
 from coldiron.text import counted, cut, printable
 
@@ -96,6 +95,7 @@ def run_page(state: RunState) -> str:
         good=state.outcome is Outcome.OK,
         took=ended - header.started,
         command=shlex.join(header.command),
+        versions=told_versions(header.versions),
         stages=list(state.stages) or header.stages,
         groups=list(groups.values()),
         folds=len(state.hosts) >= FOLD_FROM,
@@ -132,8 +132,7 @@ def _lede(state: RunState) -> str:
     words.append(f"{counted(len(state.changes), 'thing')} {things} on {counted(changed, 'node')}")
     text = "; ".join(words) + "."
     if bad:
-        names = fold(bad)
-        text += f" It failed on {names if len(names) < 90 else counted(len(bad), 'node')}."
+        text += f" It failed on {folded(bad)}."
     return text
 
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coldiron.inventory.ranges import fold
 from coldiron.report.junit import Case, Suite, write_junit
-from coldiron.report.page import as_data, render
+from coldiron.report.page import as_data, folded, render, told_versions
 from coldiron.text import counted
 from coldiron.verify.results import Command, Node, Result, Test, Verification, grouped
 
 #: Failures of one kind that are told in full, each node with its own commands.
 NODES_TOLD = 12
+#: Kinds of failures that are unfolded from the start.
+OPENED = 12
 #: Kinds of failures that are told in full; beyond them results.json has the rest.
 KINDS_TOLD = 400
 #: From so many nodes on the matrix folds those without failures.
@@ -123,7 +124,7 @@ def verify_page(found: Verification) -> str:
             tests[0].result,
             tests,
         )
-        for tests in grouped(found.bad)
+        for tests in sorted(grouped(found.bad), key=len, reverse=True)
     ]
     lines, data = _lines(found)
     bad_nodes = sorted({test.node for test in found.bad if test.node} | {node.name for node in found.silent})
@@ -132,10 +133,12 @@ def verify_page(found: Verification) -> str:
         title=f"{found.cluster}: {'as declared' if found.green else 'not as declared'}",
         found=found,
         command=shlex.join(found.command),
+        versions=told_versions(found.versions),
         counts={str(result): found.count(result) for result in Result},
         failures=failures[:KINDS_TOLD],
         more_failures=len(failures) - KINDS_TOLD,
         nodes_told=NODES_TOLD,
+        opened=OPENED,
         bad_nodes=bad_nodes,
         groups=matrix(found),
         folds=len(found.nodes) >= FOLD_FROM,
@@ -150,8 +153,7 @@ def _lede(found: Verification, bad_nodes: list[str]) -> str:
     answered = len(found.nodes) - len(found.silent)
     text = f"{passed} of {counted(ran, 'test')} passed on {answered} of {counted(len(found.nodes), 'node')}."
     if bad_nodes:
-        names = fold(bad_nodes)
-        text += f" Something is wrong on {names if len(names) < 90 else counted(len(bad_nodes), 'node')}."
+        text += f" Something is wrong on {folded(bad_nodes)}."
     return text
 
 

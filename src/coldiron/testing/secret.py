@@ -12,6 +12,10 @@ LEAST_LENGTH = 6
 SECRET_NAME = re.compile(
     r"(^|_)(password|passwords|passwd|secret|secrets|token|key_content|private_key)$|_key$"
 )
+# Credentials that no inventory knows: munge's, tokens, and the hashes of passwords.
+SHAPES = re.compile(
+    r"MUNGE:[A-Za-z0-9+/=]+:|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+|\$(?:y|\d|2[abxy])\$[./A-Za-z0-9$=,]{8,}|\*[0-9A-F]{40}\b"
+)
 
 
 class Secret(str):
@@ -64,11 +68,12 @@ class Redactor:
             self._forms |= {form for form in forms if len(form) >= LEAST_LENGTH}
 
     def found_in(self, text: str) -> bool:
-        """Tell whether a known secret is in the text."""
-        return any(form in text for form in self._forms)
+        """Tell whether a known secret, or what looks like one, is in the text."""
+        return SHAPES.search(text) is not None or any(form in text for form in self._forms)
 
     def clean(self, text: str) -> str:
-        """Return the text with each known secret replaced by a mask."""
+        """Return the text with each known secret, and what looks like one, replaced by a mask."""
+        text = SHAPES.sub(MASK, text)
         for form in sorted(self._forms, key=len, reverse=True):
             text = text.replace(form, MASK)
         return text

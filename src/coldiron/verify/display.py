@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from coldiron.inventory.ranges import fold
+from coldiron.text import counted, duration
 from coldiron.verify.results import Command, Node, Result, Test, Verification, grouped
 
 #: Failures told on the terminal, and lines of one output there. The page has all of it.
@@ -38,8 +40,6 @@ class LiveProgress:
 
     def begin(self, totals: dict[str, int], silent: list[Node]) -> None:
         """Show a bar for each role."""
-        for node in silent:
-            self._console.print(silent_line(node))
         for role, total in totals.items():
             self._rows[role] = self._bars.add_task(role, total=total, bad="")
         self._bars.start()
@@ -71,8 +71,6 @@ class PlainProgress:
 
     def begin(self, totals: dict[str, int], silent: list[Node]) -> None:
         """Say what is about to run."""
-        for node in silent:
-            self._console.print(silent_line(node))
         self._open, self._totals = dict(totals), totals
 
     def test(self, test: Test) -> None:
@@ -90,11 +88,6 @@ class PlainProgress:
         """Nothing is left to take away."""
 
 
-def silent_line(node: Node) -> Text:
-    """Return the one line about a node that does not answer."""
-    return Text.assemble((f"{node.name} does not answer", "red"), f": {node.silent}")
-
-
 def folded_names(names: list[str]) -> str:
     """Return node names folded, a long list cut."""
     text = fold(names)
@@ -103,45 +96,50 @@ def folded_names(names: list[str]) -> str:
 
 def print_end(found: Verification, console: Console, page: str) -> None:
     """Print what was found: failures first, then the counts and where the page lies."""
+
+    def say(*parts: Any) -> None:
+        # Lines are broken by the terminal, so that a pipe and a search find them whole.
+        console.print(Text.assemble(*parts), soft_wrap=True)
+
     for node in found.silent:
-        console.print(silent_line(node))
-    groups = grouped(found.bad)
+        say((f"{node.name} does not answer", "bold red"), f": {node.silent}")
+    groups = sorted(grouped(found.bad), key=len, reverse=True)
+    if found.silent and groups:
+        say()
     for tests in groups[:TOLD]:
-        console.print(_failure(tests))
+        _tell(tests, say)
     if len(groups) > TOLD:
-        console.print(Text(f"… and {len(groups) - TOLD} more on the page\n"))
-    if found.silent and not groups:
-        console.print()
-    console.print(_verdict(found))
+        say(f"… and {len(groups) - TOLD} more on the page\n")
+    elif found.silent and not groups:
+        say()
+    say(*_verdict(found))
     if found.left_out:
-        console.print(
-            Text(f"{len(found.left_out)} tests act and were left out (--active runs them)", style="dim")
-        )
-    console.print(Text.assemble("page: ", (page, "bold")), soft_wrap=True)
+        say((f"{counted(len(found.left_out), 'test')} that act left out (--active runs them)", "dim"))
+    say("page: ", (page, "bold"))
 
 
-def _failure(tests: list[Test]) -> Group:
+def _tell(tests: list[Test], say: Callable[..., None]) -> None:
+    """Print tests that failed alike: where, which, why, and what came back."""
     test = tests[0]
     names = folded_names([one.node for one in tests if one.node])
     word = "could not be tested" if test.result is Result.ERROR else "failed"
-    parts: list[Text | Padding] = [
-        Text.assemble((names or "cluster", "bold red"), "  ", (test.role, "bold"), f"  {word}: {test.title}"),
-        Padding(Text(_cut(test.message)), (0, 0, 0, 2)),
-    ]
+    say((names or "cluster", "bold red"), "  ", (test.role, "bold"), f"  {word}: {test.title}")
+    say(_indented(_cut(test.message)))
     if test.telling is not None:
-        parts.append(Padding(_command(test.telling), (0, 0, 0, 2)))
+        say((_indented(_command(test.telling)), "dim"))
     if test.hint:
-        parts.append(Padding(Text(test.hint, style="yellow"), (0, 0, 0, 2)))
-    return Group(*parts, Text(""))
+        say((_indented(test.hint), "yellow"))
+    say()
 
 
-def _command(command: Command) -> Text:
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
+
+
+def _command(command: Command) -> str:
     lines = [f"{command.node}$ {_cut(command.command, 3)}"]
-    for text in (command.stdout, command.stderr):
-        if text.strip():
-            lines.append(_cut(text.strip()))
-    lines.append(f"(ended with {command.rc})" if command.rc else "")
-    return Text("\n".join(line for line in lines if line), style="dim")
+    lines += [_cut(text.strip()) for text in (command.stdout, command.stderr) if text.strip()]
+    return "\n".join([*lines, *([f"(ended with {command.rc})"] if command.rc else [])])
 
 
 def _cut(text: str, most: int = LINES) -> str:
@@ -150,14 +148,15 @@ def _cut(text: str, most: int = LINES) -> str:
     return "\n".join([*shown, "…"] if len(lines) > most else shown)
 
 
-def _verdict(found: Verification) -> Text:
+def _verdict(found: Verification) -> tuple[tuple[str, str], str]:
     passed, total = found.count(Result.PASSED), len(found.tests)
     nodes = len(found.nodes)
-    seconds = f"{found.ended - found.started:.0f} s"
-    counted = f"{passed} of {total} tests passed on {nodes - len(found.silent)} of {nodes} nodes ({seconds})"
+    took = duration(found.ended - found.started)
+    answered = nodes - len(found.silent)
+    counts = f"{passed} of {counted(total, 'test')} passed on {answered} of {counted(nodes, 'node')} ({took})"
     if found.green:
-        return Text.assemble((f"{found.cluster} is as declared", "bold green"), f": {counted}")
-    return Text.assemble((f"{found.cluster} is not as declared", "bold red"), f": {counted}")
+        return (f"{found.cluster} is as declared", "bold green"), f": {counts}"
+    return (f"{found.cluster} is not as declared", "bold red"), f": {counts}"
 
 
 def make_progress(console: Console) -> LiveProgress | PlainProgress:

@@ -338,12 +338,14 @@ def _message(report: pytest.TestReport) -> str:
         lines = last_lines(str(report.longrepr), 20).splitlines()
         text = "\n".join(line.removeprefix("E").strip() for line in lines)
     text = re.sub(r"^(AssertionError|coldiron\.[\w.]+Error): ", "", text)
-    text = re.sub(r"\n *\+  where .*", "", text)
-    text = re.sub(r"Unexpected exit code \d+ for CommandResult\(.*", "", text, flags=re.DOTALL).strip()
-    return (
-        _NOISE.sub(r"a command that ended with \1", text)[:MESSAGE_LIMIT]
-        or "A command that had to succeed did not."
-    )
+    text = re.sub(r"\n *\+ +(where|and) .*|\n *Use -v to get .*", "", text)
+    text = re.sub(r"Unexpected exit code \d+ for CommandResult\(.*", "", text, flags=re.DOTALL)
+    text = re.sub(r"\n\s*\n+", "\n", _NOISE.sub(r"a command that ended with \1", text)).strip()
+    if re.match(r"assert\b", text):
+        asked = [line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith(">")]
+        told = "" if text == "assert False" else f"\n{text.removeprefix('assert ')}"
+        text = f"Does not hold: {asked[-1].removeprefix('assert ') if asked else text}{told}"
+    return text[:MESSAGE_LIMIT] or "A command that had to succeed did not."
 
 
 def _hint(commands: Iterable[Command]) -> str:
