@@ -55,16 +55,19 @@ def frame(
     lines.append(_counts(picture, width, symbols))
     going_on = picture.outcome is Outcome.RUNNING
     # What must be there beside the matrix: what runs now, and why something failed.
-    kept = (2 if going_on else 0) + (2 if picture.failures else 0)
+    kept = (2 + 2 * bool(picture.failures)) if going_on else 0
     head, rows = matrix(picture, width, height - len(lines) - 1 - kept, now, symbols)
     if rows:
         lines += [Line(), *head, *rows]
     room = height - len(lines)
-    if going_on and room >= 1:
+    if going_on:
         spared = 1 + min(2, len(picture.failures)) + bool(picture.failures)
         most = min(_NOW_LINES[height >= _HIGH], max(1, room - spared))
         block = _now(picture, most, now, symbols)
         lines += ([Line()] if room > len(block) else []) + block
+    else:
+        # The summary follows, and tells of failures and slow tasks at length.
+        return Frame((line.fit(width, symbols.ellipsis) for line in lines[:height]), symbols.ellipsis)
     room = height - len(lines)
     if picture.failures and room >= 1:
         blank = room >= 2

@@ -88,22 +88,26 @@ class PlainView:
         while self._warnings < len(state.warnings):
             self._say(state.last_event, f"warning: {one_line(state.warnings[self._warnings])}")
             self._warnings += 1
-        for stage in state.stages.values():
-            if stage.started is not None and stage.name not in self._began:
-                # What the stage before had left to tell comes first.
-                self._tell_tasks(state, before=stage)
-                self._began.add(stage.name)
-                taking_part = sum(stage.name in host.cells for host in state.hosts.values())
-                nodes = count(taking_part, "node") if taking_part else "begins"
-                self._say(stage.started, f"{stage.name}: {nodes}")
         self._tell_changes(state)
         self._tell_failures(state)
-        self._tell_tasks(state, before=None, all_of_them=last)
         for stage in state.stages.values():
             if stage.ended is not None and stage.name not in self._ended:
-                self._tell_tasks(state, before=None, all_of_them=True)
                 self._ended.add(stage.name)
+                self._tell_beginning(stage, state)
+                # What the stage has left to tell comes before its end, and its end before the next one.
+                self._tell_tasks(state, of_stage=stage.name)
                 self._say(stage.ended, _stage_end(stage, state))
+        for stage in state.stages.values():
+            if stage.started is not None:
+                self._tell_beginning(stage, state)
+        self._tell_tasks(state, all_of_them=last)
+
+    def _tell_beginning(self, stage: Stage, state: RunState) -> None:
+        if stage.name in self._began or stage.started is None:
+            return
+        self._began.add(stage.name)
+        taking_part = sum(stage.name in host.cells for host in state.hosts.values())
+        self._say(stage.started, f"{stage.name}: {count(taking_part, 'node') if taking_part else 'begins'}")
 
     def _tell_changes(self, state: RunState) -> None:
         while self._changes < len(state.changes):
@@ -116,15 +120,13 @@ class PlainView:
             self._say(state.last_event, _failure(state.failures[self._failures]))
             self._failures += 1
 
-    def _tell_tasks(self, state: RunState, before: Stage | None, all_of_them: bool = False) -> None:
-        """Tell the tasks that are over: those after which another one has begun, or all of them."""
-        self._tell_changes(state)
-        while self._tasks < len(state.tasks):
-            self._open.append(state.tasks[self._tasks])
-            self._tasks += 1
+    def _tell_tasks(self, state: RunState, of_stage: str = "", all_of_them: bool = False) -> None:
+        """Tell the tasks that are over: those after which another one has begun, those of a stage, or all."""
+        self._open += state.tasks[self._tasks :]
+        self._tasks += len(state.tasks) - self._tasks
         done = self._open if all_of_them else self._open[:-1]
-        if before is not None:
-            done = [task for task in self._open if task.stage != before.name]
+        if of_stage:
+            done = [task for task in self._open if task.stage == of_stage]
         for task in done:
             if task.changed or task.failed or (self._verbose and task.hosts):
                 self._say(task.ended or state.last_event, self._task_end(task))

@@ -118,7 +118,8 @@ def _headline(state: RunState) -> str:
     would = "would change" if header.check else "changed"
     things = f"{count(changed, 'task')} {would} something on {count(on, 'node')}" if changed else "nothing "
     if not changed:
-        things += "would change" if header.check else "had to be changed"
+        done = "had to be changed" if state.outcome is Outcome.OK else "was changed"
+        things += "would change" if header.check else done
     what = f"{header.verb} {header.cluster}"
     match state.outcome:
         case Outcome.OK:
