@@ -6,7 +6,7 @@ import html
 import inspect
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ PROGRAM = "coldiron"
 EXAMPLES = Path(__file__).with_name("examples.yml")
 # A word of a text that stands for what the reader fills in.
 _PLACEHOLDER = re.compile(r"[…<>\[\]]|^[A-Z][A-Z0-9-]*$|\.\.\.")
+# How the help of a verb ends: "Examples:  coldiron status  |  coldiron status --json".
+_EPILOG = re.compile(r"Examples?: (.*)")
 
 
 @cache
@@ -55,6 +57,15 @@ def examples() -> dict[str, list[dict[str, str]]]:
     if not isinstance(loaded, dict):
         raise ColdironError(f"{EXAMPLES.name}: is not a mapping from verbs to examples")
     return loaded
+
+
+def examples_of(path: tuple[str, ...], command: Any) -> list[dict[str, str]]:
+    """Return a command's examples: those of examples.yml, and those that its own help ends with."""
+    found = list(examples().get(" ".join(path), []))
+    if match := _EPILOG.match(" ".join((command.epilog or "").split())):
+        known = {item["type"] for item in found}
+        found += [{"type": text, "to": ""} for text in match[1].split(" | ") if text not in known]
+    return found
 
 
 def problem(words: list[str]) -> str:
@@ -151,10 +162,14 @@ def _verb(path: tuple[str, ...], command: Any, context: Any, level: int) -> str:
     title = " ".join((PROGRAM, *path))
     usage = " ".join(str(command.get_usage(context)).removeprefix("Usage: ").split())
     text = f"{'#' * level} {title}\n\n{_help(command)}\n\n```text\n{usage}\n```\n\n{_table(command, context)}"
-    if shown := examples().get(" ".join(path)):
-        text += "\nExamples:\n\n```sh\n"
-        text += "".join(f"{item['type']}  # {item['to']}\n" for item in shown) + "```\n"
-    return text
+    return text + _examples(path, command)
+
+
+def _examples(path: tuple[str, ...], command: Any) -> str:
+    lines = [
+        item["type"] + (f"  # {item['to']}" if item["to"] else "") for item in examples_of(path, command)
+    ]
+    return "\nExamples:\n\n```sh\n" + "\n".join(lines) + "\n```\n" if lines else ""
 
 
 def _walk(path: tuple[str, ...], command: Any, parent: Any, level: int) -> str:
@@ -162,7 +177,7 @@ def _walk(path: tuple[str, ...], command: Any, parent: Any, level: int) -> str:
     inner = subcommands(command)
     if not inner:
         return _verb(path, command, context, level)
-    text = f"{'#' * level} {PROGRAM} {' '.join(path)}\n\n{_help(command)}\n"
+    text = f"{'#' * level} {PROGRAM} {' '.join(path)}\n\n{_help(command)}\n{_examples(path, command)}"
     for name, one in inner.items():
         text += "\n" + _walk((*path, name), one, context, level + 1)
     return text
@@ -199,15 +214,22 @@ def _first_sentence(command: Any) -> str:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph)[0].replace("|", "\\|")
 
 
-def unknown_examples(shown: Mapping[str, list[dict[str, str]]]) -> list[str]:
-    """Return what is wrong with examples: of no verb, or with an option that it has not."""
-    known = {" ".join(path) for path, _ in verbs()}
-    found = [f"{verb}: there is no such verb" for verb in shown if verb not in known]
-    for verb, items in shown.items():
-        for item in items:
-            words = shlex.split(item["type"])
-            if words[: len(verb.split()) + 1] != [PROGRAM, *verb.split()]:
-                found.append(f"{verb}: {item['type']} is not an example of it")
-            elif wrong := problem(words[1:]):
-                found.append(f"{verb}: {wrong}")
-    return found
+def wrong_examples() -> list[str]:
+    """Return what is wrong with the examples: none, of another verb, of no verb, or with an unknown option."""
+    found = []
+    names = set()
+    for path, command in verbs():
+        name = " ".join(path)
+        names.add(name)
+        shown = examples_of(path, command)
+        if not shown:
+            found.append(
+                f"{name}: no example; write one into {EXAMPLES.name}, or at the end of the verb's help"
+            )
+        for item in shown:
+            _, words = next(typed(f"`{item['type']}`"), (0, [""]))
+            if tuple(words[: len(path)]) != path:
+                found.append(f"{name}: {item['type']} is not an example of it")
+            elif wrong := problem(words):
+                found.append(f"{name}: {wrong}")
+    return found + [f"{name}: there is no such verb" for name in examples() if name not in names]

@@ -35,7 +35,7 @@ def on(
     """
 
 
-@room.command("list")
+@room.command("list", epilog="Examples:  coldiron room list  |  coldiron room list -h")
 def listed() -> None:
     """Say which rooms there are. All of them."""
 
@@ -46,12 +46,13 @@ def secret() -> None:
 
 
 @pytest.fixture
-def lamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference of another program."""
+def lamp(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, str]]]:
+    """The reference of another program; returns its examples."""
     tree = typer.main.get_command(app)
     monkeypatch.setattr(cli, "program", lambda: tree)
     examples = {"on": [{"type": "coldiron on hall", "to": "one room"}]}
     monkeypatch.setattr(cli, "examples", lambda: examples)
+    return examples
 
 
 @pytest.mark.usefixtures("lamp")
@@ -71,6 +72,7 @@ def test_every_verb_is_told() -> None:
     assert "ghost" not in text
     assert "```sh\ncoldiron on hall  # one room\n```" in text
     assert "## coldiron room list" in made["cli/room.md"]
+    assert "```sh\ncoldiron room list\n" in made["cli/room.md"]
 
 
 @pytest.mark.usefixtures("lamp")
@@ -95,17 +97,20 @@ def test_a_command_is_the_programs_or_not(line: str, told: str) -> None:
     assert cli.problem(line.split()) == told
 
 
-@pytest.mark.usefixtures("lamp")
-def test_examples_are_held_against_the_program() -> None:
-    shown = {
-        "on": [{"type": "coldiron on --lvl 3", "to": ""}, {"type": "coldiron room list", "to": ""}],
-        "off": [],
-    }
-    assert cli.unknown_examples(shown) == [
-        "off: there is no such verb",
+def test_examples_are_held_against_the_program(lamp: dict[str, list[dict[str, str]]]) -> None:
+    assert cli.wrong_examples() == []
+    lamp["on"] += [{"type": "coldiron on --lvl 3", "to": ""}, {"type": "coldiron room list", "to": ""}]
+    lamp["off"] = []
+    assert cli.wrong_examples() == [
         "on: `coldiron on` has no option `--lvl`",
         "on: coldiron room list is not an example of it",
+        "off: there is no such verb",
     ]
+
+
+def test_a_verb_without_an_example_is_named(lamp: dict[str, list[dict[str, str]]]) -> None:
+    lamp.clear()
+    assert [text.partition(";")[0] for text in cli.wrong_examples()] == ["on: no example"]
 
 
 def test_commands_are_found_in_fences_and_in_code() -> None:

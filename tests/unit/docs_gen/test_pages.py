@@ -11,7 +11,9 @@ from mkdocs.structure.files import Files, get_files
 from mkdocs.structure.pages import Page as SitePage
 
 from coldiron.docs_gen import pages, roles
+from coldiron.docs_gen.codes import page as codes_page
 from coldiron.docs_gen.page import Page
+from coldiron.plan import codes
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,6 +74,20 @@ def test_cluster_yml_is_told_key_by_key(made: dict[str, Page]) -> None:
     assert "From 576 to 9216." in text
     assert "<code>provided</code>" in text
     assert text.index('id="plugin"') < text.index('id="cache"')
+
+
+def test_every_code_is_told(made: dict[str, Page]) -> None:
+    text = made["reference/codes.md"].text
+    known = codes.pages()
+    assert known
+    for code in known.values():
+        assert f"### {code.code}: {code.title} {{ #{code.code.lower()} }}" in text
+    bare = codes.Page("CI999", "Dark", "No light.", "Nobody sees.", "")
+    said = codes_page([bare]).text
+    assert "## CI: cluster.yml" in said
+    assert "```" not in said
+    bell = codes.Page("CI999", "Dark", "No light.", "Nobody sees.", "", wrong="name: \x07x\n")
+    assert "name: \\x07x\n" in codes_page([bell]).text
 
 
 def test_a_decision_is_listed_by_its_title(made: dict[str, Page]) -> None:
