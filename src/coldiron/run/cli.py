@@ -182,11 +182,11 @@ def run_recorded(
 
 
 def status(inventory: InventoryOption = DEFAULT_INVENTORY, as_json: JsonOption = False) -> None:
-    """How the newest run stands, or how it ended, host by host."""
+    """How the run that is on stands, or how the newest one ended, host by host."""
     from coldiron.run.words import host_lines, state_data, status_line
 
     runs = _runs(inventory)
-    newest = runs.newest()
+    newest = runs.current()
     if newest is None:
         if as_json:
             typer.echo("null")

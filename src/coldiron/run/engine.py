@@ -86,12 +86,15 @@ class Stop:
         self._pass_on()
         self._untold = self.count
 
-    def over(self) -> bool:
-        """Whether what is left of the run is to be killed now. Asked about once a second."""
+    def tell(self) -> None:
+        """Say what was asked for. Not in the signal's own handler: it may have come in the midst of a print."""
         if self._untold:
-            # Not in the signal's own handler: what is told may be printed, and that may be going on.
             count, self._untold = self._untold, 0
             self._told(count)
+
+    def over(self) -> bool:
+        """Whether what is left of the run is to be killed now. Asked about once a second."""
+        self.tell()
         if not self.count:
             return False
         # Before its first word ansible-playbook has touched nothing.
@@ -164,6 +167,7 @@ def run(
         try:
             if isinstance(pid := event.get("pid"), int):
                 stop.runs_as(pid)
+            stop.tell()
             on_event(event)
             if text := event.get("stdout"):
                 on_output(str(text))

@@ -199,8 +199,10 @@ class _Recorded:
         try:
             code = engine.run(job, private, environment, self._take, self._print, self.stop)
         except BaseException as error:
+            # Whoever read what was shown has gone: rich ends the program then.
+            unread = isinstance(error, BrokenPipeError | SystemExit)
             with contextlib.suppress(OSError):
-                self._end(Outcome.INTERRUPTED if isinstance(error, BrokenPipeError) else Outcome.ERROR)
+                self._end(Outcome.INTERRUPTED if unread else Outcome.ERROR)
             raise
         self._end(outcome_of(code, self.reducer.state, stopped=self.stop.count > 0))
 

@@ -29,6 +29,8 @@ LAST = "last"
 # How many of the newest runs are kept, and how many days any run is; COLDIRON_KEEP_RUNS and _DAYS say otherwise.
 KEEP_RUNS = 100
 KEEP_DAYS = 30
+# How far back a run that is on is looked for.
+_LOOKED_AT = 20
 _ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9-]+-[0-9a-f]{4}")
 
 
@@ -179,10 +181,11 @@ class Runs:
                 continue
         return found
 
-    def newest(self) -> StoredRun | None:
-        """The newest run; None where there is none."""
-        names = self.ids()
-        return StoredRun(self.directory / names[0]) if names else None
+    def current(self) -> StoredRun | None:
+        """The run that is on, a changing one first; else the newest; None where there is none."""
+        runs = [StoredRun(self.directory / name) for name in self.ids()[:_LOOKED_AT]]
+        on = [run for run in runs if run.is_on()]
+        return min(on, key=lambda run: run.state().header.check, default=runs[0] if runs else None)
 
     def open(self, reference: str) -> StoredRun:
         """The run that ``reference`` means: its name, the beginning or the end of it, or ``last``, ``last-1`` ….

@@ -36,6 +36,11 @@ def taken(started: float, ended: float | None) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
+def cut(text: str, most: int = 44) -> str:
+    """``text``, shortened to ``most`` characters where it must share a line."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def columns(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> list[str]:
     """Rows in columns that are as wide as their widest cell."""
     every = [list(head), *map(list, rows)] if head else list(map(list, rows))
@@ -132,7 +137,7 @@ def slowest_lines(state: RunState) -> list[str]:
     """The tasks that took longest."""
     tasks = sorted(state.tasks, key=lambda task: -task.seconds)[:_SLOWEST]
     rows = [
-        [f"{task.seconds:.1f} s", task.stage, task.name, f"{task.slowest_host} {task.slowest_seconds:.1f} s"]
+        [f"{task.seconds:.1f} s", task.stage, cut(task.name), f"{task.slowest_host} {task.slowest_seconds:.1f} s"]
         for task in tasks
         if task.seconds >= 0.05
     ]
