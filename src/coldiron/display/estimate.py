@@ -17,6 +17,8 @@ from coldiron.run.state import RunState
 # Hosts that Ansible works on side by side; up to here more hosts take hardly longer, beyond it each adds.
 _SIDE_BY_SIDE = 32
 _ASKED_AT_MOST = 3
+# Runs that went twice as fast or slow as the one most alike are not asked; ln 2.
+_AS_NEAR = 0.7
 
 TaskKey = tuple[str, str, str]
 
@@ -71,8 +73,10 @@ class Estimate:
         if not alike or not ahead or state.finished:
             return None
         hosts = len(state.hosts) or len(header.hosts)
-        alike.sort(key=lambda past: _unlike(past, state, hosts, now))
-        guesses = [_left(past, state, ahead, hosts, now) for past in alike[:_ASKED_AT_MOST]]
+        far = {id(past): _unlike(past, state, hosts, now) for past in alike}
+        alike.sort(key=lambda past: far[id(past)])
+        near = [past for past in alike[:_ASKED_AT_MOST] if far[id(past)] <= far[id(alike[0])] + _AS_NEAR]
+        guesses = [_left(past, state, ahead, hosts, now) for past in near]
         return Remaining(statistics.median(guesses), len(guesses))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -28,11 +30,18 @@ class View(Protocol):
         """Note the newest state. Called after each event, by the thread that changes it, so it is cheap."""
 
 
-def make_view(console: Console, *, estimate: Estimate | None = None, verbose: bool = False) -> View:
+def make_view(
+    console: Console,
+    *,
+    estimate: Estimate | None = None,
+    verbose: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> View:
     """The live view on a terminal, plain lines elsewhere.
 
-    ``verbose`` asks for every task, which only plain lines can carry.
+    ``verbose`` asks for every task, which only plain lines can carry. ``clock`` gives seconds since the epoch; a
+    run that is replayed has a clock of its own.
     """
     if verbose or not console.is_terminal or console.is_dumb_terminal:
-        return PlainView(console, verbose=verbose)
-    return LiveView(console, estimate=estimate)
+        return PlainView(console, verbose=verbose, clock=clock)
+    return LiveView(console, estimate=estimate, clock=clock)

@@ -282,7 +282,8 @@ def runs_replay(
     console = Console()
     reducer = Reducer()
     before: float | None = None
-    with make_view(console) as view:
+    # The run's own clock: its times are those of the day it was recorded.
+    with make_view(console, clock=lambda: reducer.state.last_event or time.time()) as view:
         for event in read_events(stored.events):
             if before is not None and console.is_terminal:
                 time.sleep(min(5.0, max(0.0, event.time - before) / speed))

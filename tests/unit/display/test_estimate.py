@@ -90,6 +90,7 @@ def test_runs_that_went_alike_are_asked() -> None:
     earlier = [run(5), run(5), run(5), run(5), run(100), run(100), run(100)]
     assert remaining(earlier, at("storage", each=100), 200) == 200
     assert remaining(earlier, at("storage", each=5), 10) == 10
+    assert remaining([run(5), run(5), run(100)], at("storage", each=100), 200) == 200
     # A stage that is on for longer than it was then says so too.
     assert remaining(earlier, at("validate"), 90) == pytest.approx(100 - 90 + 300)
 
