@@ -22,7 +22,7 @@ from tests.unit.display.samples import (
     midway,
 )
 
-GO_ON = "coldiron apply -i inventories/hopper --resume 20231114-221320"
+GO_ON = "coldiron apply -i inventories/hopper --limit gpu02"
 
 
 def printed(state: RunState, width: int = 80, terminal: bool = False, log: Path | None = None) -> str:
