@@ -132,10 +132,9 @@ def _parameters(command: Any, context: Any) -> Iterator[tuple[str, str, str]]:
         if record is None:
             continue
         shown, words = record
-        value = (
-            shown.rsplit(" ", 1)[-1] if " " in shown and not shown.rsplit(" ", 1)[-1].startswith("-") else ""
-        )
-        yield _named(parameter), "" if parameter.param_type_name == "argument" else value, words
+        value = [word for word in shown.split() if not word.startswith(("-", "/"))]
+        is_option = parameter.param_type_name == "option"
+        yield _named(parameter), " ".join(value) if is_option else "", words
 
 
 def _table(command: Any, context: Any) -> str:

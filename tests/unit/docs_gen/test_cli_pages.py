@@ -25,7 +25,7 @@ def _root() -> None:
 @app.command()
 def on(
     rooms: Annotated[list[str], typer.Argument(help="Which `rooms`.")],
-    level: Annotated[int, typer.Option("--level", "-l", help="How <bright>.")] = 3,
+    level: Annotated[int, typer.Option("--level", "-l", min=1, help="How <bright>.")] = 3,
     dim: Annotated[bool, typer.Option("--dim/--no-dim", help="Slowly.")] = False,
     ghost: Annotated[bool, typer.Option("--ghost", hidden=True)] = False,
 ) -> None:
@@ -66,7 +66,8 @@ def test_every_verb_is_told() -> None:
     assert text.startswith("# coldiron on\n\nLight rooms.\n\nOne after the other.\n")
     assert "<code>--level, -l</code>" in text
     assert "How &lt;bright&gt;." in text
-    assert "[default: 3]" in text
+    assert '<span class="cd-type">int range</span>' in text
+    assert "[default: 3; x&gt;=1]" in text
     assert "Which <code>rooms</code>." in text
     assert "--no-dim" in text
     assert "ghost" not in text
