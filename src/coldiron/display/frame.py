@@ -27,7 +27,8 @@ _HIGH = 30
 _FAILURES_AT_MOST = 4
 _SLOWEST_AT_MOST = 3
 _FOLDED_AT_MOST = 24
-_WHO = 18
+_WHO = {False: 16, True: 24}  # on a narrow and on a wide terminal
+_WIDE = 110
 
 _OUTCOMES = {
     Outcome.OK: "done",
@@ -63,7 +64,7 @@ def frame(
     if going_on:
         spared = 1 + min(2, len(picture.failures)) + bool(picture.failures)
         most = min(_NOW_LINES[height >= _HIGH], max(1, room - spared))
-        block = _now(picture, most, now, symbols)
+        block = _now(picture, most, width, now, symbols)
         lines += ([Line()] if room > len(block) else []) + block
     else:
         # The summary follows, and tells of failures and slow tasks at length.
@@ -127,10 +128,10 @@ def _counts(picture: Picture, width: int, symbols: Symbols) -> Line:
     """Tasks by outcome, then nodes by status. It also says what the signs of the matrix mean."""
     counts, statuses = picture.counts, picture.statuses
     tasks = [(CellStatus.OK, counts.ok), (CellStatus.CHANGED, counts.changed)]
-    if width >= 110:
+    if width >= _WIDE:
         tasks.append((CellStatus.SKIPPED, counts.skipped))
     nodes = [CellStatus.FAILED, CellStatus.UNREACHABLE]
-    if width >= 110:
+    if width >= _WIDE:
         nodes += [CellStatus.RUNNING, CellStatus.WAITING]
     line = Line("tasks", FAINT)
     digits = max(3, len(str(max(counts.ok, len(picture.hosts)))))
@@ -156,15 +157,16 @@ def _who(names: tuple[str, ...], width: int) -> str:
     return count(len(names), "node")
 
 
-def _now(picture: Picture, most: int, now: float, symbols: Symbols) -> list[Line]:
+def _now(picture: Picture, most: int, width: int, now: float, symbols: Symbols) -> list[Line]:
     """What runs, longest first. Always ``most`` lines, so that what is below stays where it is."""
     lines = []
+    who = _WHO[width >= _WIDE]
     shown = picture.now[:most] if len(picture.now) <= most else picture.now[: most - 1]
     for at in shown:
         line = Line(
             f"{symbols.status[CellStatus.RUNNING]} {clock(now - at.started):>6}", STYLES[CellStatus.RUNNING]
         )
-        line.add("  ").add(_who(at.hosts, _WHO)).to(10 + _WHO).add("  ")
+        line.add("  ").add(_who(at.hosts, who)).to(10 + who).add("  ")
         lines.append(line.add(_task(at.role, at.task)))
     if len(shown) < len(picture.now):
         others = len({name for at in picture.now[len(shown) :] for name in at.hosts})
