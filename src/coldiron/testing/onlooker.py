@@ -318,7 +318,6 @@ def main() -> None:
             must(LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl")
             make_read_only()
             give_up_power()
-            os.chdir(os.environ.get("HOME") or "/")
             os.execv("/bin/sh", ["sh", "-c", sys.argv[1]])
         status = os.waitpid(child, 0)[1]
     except (Unable, OSError, AttributeError) as error:

@@ -1,0 +1,235 @@
+"""The read-only view: what its guards let through, and (as root) what the kernel refuses."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coldiron.testing import onlooker
+from coldiron.testing.backend import read_only
+
+REAL = '#!/bin/sh\necho real "$*"\n'
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Call a program through its guard; what is behind it only says how it was called."""
+
+    def ask(line: str, called: str = "") -> subprocess.CompletedProcess[str]:
+        name, *words = shlex.split(line)
+        real = tmp_path / "real" / name
+        real.parent.mkdir(exist_ok=True)
+        real.write_text(REAL)
+        real.chmod(0o755)
+        guard = tmp_path / (called or name)
+        guard.write_text(onlooker.guard({name}, str(real)))
+        guard.chmod(0o755)
+        return subprocess.run([str(guard), *words], capture_output=True, text=True, input="x", check=False)
+
+    return ask
+
+
+LOOKS = """
+systemctl is-active chrony
+systemctl
+systemctl --version
+systemctl -p MainPID show chrony
+systemctl show --property Restart --value slurmd
+systemctl --no-pager --lines 3 status ssh
+systemctl cat start
+scontrol show config
+scontrol --oneliner show node
+scontrol token lifespan=60
+scontrol --version
+sacctmgr --noheader --parsable2 show cluster
+chronyc -n -c sources
+chronyc accheck 192.0.2.1
+journalctl -n 20 --no-pager
+exportfs -s
+exportfs
+hostnamectl
+timedatectl show -p NTP
+crontab -l
+dmesg
+curl -sSf --max-time 3 http://head01/
+nvidia-smi --query-gpu=name --format=csv
+nvidia-smi -i 0 -q -d ECC
+nvidia-smi topo -m
+mariadb --batch --execute "SELECT 1"
+mysql -e "show databases;"
+mariadb --version
+mariadb-admin ping
+systemd-analyze cat-config sysctl.d
+"""
+
+ACTS = """
+systemctl stop chrony
+systemctl --no-block restart chrony
+systemctl -H node01 stop chrony
+systemctl daemon-reload
+systemctl edit x
+scontrol update NodeName=a State=drain
+scontrol reconfigure
+scontrol
+sacctmgr -i delete user alice
+sacctmgr
+chronyc makestep
+chronyc
+journalctl --vacuum-size=1M
+journalctl --rotate
+exportfs -ra
+hostnamectl set-hostname x
+timedatectl set-time 12:00
+crontab -r
+dmesg -C
+sdiag --reset
+srun hostname
+sbatch job
+scancel 1
+curl -X POST http://head01/
+curl -sXPOST http://head01/
+curl --data a http://head01/
+wget --post-data=a http://head01/
+nvidia-smi -pl 300
+nvidia-smi --gpu-reset
+nvidia-smi -i 0 -mig 1
+mariadb --execute "DROP DATABASE x"
+mariadb -e "SELECT 1; DROP DATABASE x"
+mariadb -e "SELECT 1 INTO OUTFILE '/x'"
+mariadb slurm
+mysql
+mariadb-admin shutdown
+systemd-run true
+logger hello
+ssh node01 true
+nfs-cp a b
+busctl call a b c d
+loginctl terminate-session 1
+"""
+
+
+@pytest.mark.parametrize("line", LOOKS.strip().splitlines())
+def test_a_question_is_let_through(call, line):
+    answer = call(line)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("real" + "".join(f" {word}" for word in shlex.split(line)[1:]))
+
+
+@pytest.mark.parametrize("line", ACTS.strip().splitlines())
+def test_an_order_is_refused(call, line):
+    answer = call(line)
+    assert (answer.returncode, answer.stdout) == (77, "")
+    assert answer.stderr.startswith("coldiron: refused: '")
+    assert "this run only looks" in answer.stderr
+
+
+def test_a_program_called_by_another_name_is_refused(call):
+    """``reboot`` is a link to systemctl."""
+    assert call("systemctl", called="reboot").returncode == 77
+
+
+def test_sql_runs_in_a_transaction_that_reads_only(call):
+    assert "--init-command=SET SESSION TRANSACTION READ ONLY" in call("mariadb -e 'SELECT 1'").stdout
+
+
+def test_every_option_with_a_value_is_known_as_one():
+    """A value that looks like an allowed verb must not open the door: -p status stop chrony."""
+    for allowed, valued, _ in onlooker.VERBS.values():
+        assert not set(allowed.split()) & set(valued.split())
+
+
+def test_programs_are_found_under_every_name(monkeypatch, tmp_path):
+    (tmp_path / "mariadb").write_text("")
+    (tmp_path / "mysql").symlink_to("mariadb")
+    monkeypatch.setattr(onlooker, "FOLDERS", (str(tmp_path),))
+    assert onlooker.guarded() == {str(tmp_path / "mariadb"): {"mariadb", "mysql"}}
+
+
+def test_the_source_is_one_that_the_oldest_python_of_a_node_reads():
+    source = Path(onlooker.__file__).read_text(encoding="utf-8")
+    compile(source, "onlooker", "exec", dont_inherit=True)
+    assert "match " not in source.split('"""')[2].split("CLONE")[0]
+
+
+def test_a_command_travels_in_one_line():
+    words = shlex.split(read_only("echo 'a b' \"$HOME\""))
+    assert words[:4] == ["python3", "-I", "-S", "-c"]
+    assert words[-1] == "echo 'a b' \"$HOME\""
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of mounts needs root")
+
+
+@pytest.fixture
+def look():
+    """Run a command in the read-only view, on this machine."""
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        answer = subprocess.run(
+            read_only(command), shell=True, capture_output=True, text=True, check=False, timeout=60
+        )
+        if answer.returncode == onlooker.UNABLE and "unshare" in answer.stderr:
+            pytest.skip(f"this machine has no namespaces: {answer.stderr.strip()}")
+        return answer
+
+    return run
+
+
+@needs_root
+def test_nothing_can_be_written(look, request):
+    victim = Path(request.config.rootpath, ".cache")
+    victim.mkdir(exist_ok=True)
+    place = victim / "written-by-a-test"
+    answer = look(f"touch {place}; echo x > {place}; exit 3")
+    assert answer.returncode == 3
+    assert answer.stderr.count("Read-only file system") == 2
+    assert not place.exists()
+
+
+@needs_root
+def test_scratch_is_there_and_vanishes(look):
+    answer = look("file=$(mktemp) && echo kept > $file && cat $file && echo $file")
+    kept, path = answer.stdout.split()
+    assert kept == "kept"
+    assert not Path(path).exists()
+
+
+@needs_root
+def test_the_view_cannot_be_opened_again(look):
+    answer = look("mount -o remount,rw / || mount -t tmpfs none /mnt || umount /tmp || echo shut")
+    assert answer.stdout.strip() == "shut"
+    status = look("grep Cap /proc/self/status").stdout
+    held = {line.split(":")[0]: int(line.split()[1], 16) for line in status.splitlines()}
+    kept = sum(1 << number for number in onlooker.KEPT.values())
+    # Inheritable ones would come back with the next program of root's.
+    assert held["CapInh"] == held["CapAmb"] == 0
+    assert held["CapEff"] | held["CapPrm"] | held["CapBnd"] <= kept
+
+
+@needs_root
+def test_other_processes_are_seen_and_out_of_reach(look):
+    with subprocess.Popen(["sleep", "60"]) as process:
+        answer = look(f"cat /proc/{process.pid}/comm; kill -9 {process.pid}")
+        assert answer.stdout.strip() == "sleep"
+        assert answer.returncode != 0
+        assert process.poll() is None
+        process.kill()
+
+
+@needs_root
+def test_what_it_starts_dies_with_it(look):
+    mark = f"8{os.getpid()}"
+    look(f"setsid sleep {mark} >/dev/null 2>&1 & sleep 0.2")
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert f"sleep\0{mark}\0".encode() not in running
+
+
+@needs_root
+def test_the_standard_streams_and_the_end_are_the_commands_own(look):
+    answer = look("echo out; echo err >&2; kill -9 $$; exit 5")
+    assert (answer.stdout, answer.stderr) == ("out\n", "err\n")
+    assert answer.returncode in (5, 137)
