@@ -1,7 +1,8 @@
 """How long a run will still take, from earlier runs of the same cluster.
 
 An earlier run is asked how long it took from the task that runs now to its end. First runs take minutes and
-later ones seconds, so the runs asked first are those whose finished stages took about as long as this one's.
+later ones seconds, so the runs asked first are those whose finished stages took about as long as this one's, and
+what they say is taken as much faster or slower as those stages were.
 Where nothing is known nothing is said.
 """
 
@@ -19,6 +20,7 @@ _SIDE_BY_SIDE = 32
 _ASKED_AT_MOST = 3
 # Runs that went twice as fast or slow as the one most alike are not asked; ln 2.
 _AS_NEAR = 0.7
+_SPEED_AT_MOST = 20.0
 
 TaskKey = tuple[str, str, str]
 
@@ -121,12 +123,23 @@ def _unlike(past: Past, state: RunState, hosts: int, now: float) -> float:
     return statistics.fmean(distances) if distances else 0.0
 
 
+def _speed(past: Past, state: RunState, hosts: int) -> float:
+    """How many times as long as in ``past`` the finished stages took, within bounds."""
+    now = then = 1.0  # a second each: where next to nothing is finished nothing can be said
+    for name, stage in state.stages.items():
+        if stage.seconds is not None and name in past.stages:
+            now += stage.seconds
+            then += past.stages[name].seconds * _scale(hosts, past.stages[name].hosts)
+    return min(_SPEED_AT_MOST, max(1 / _SPEED_AT_MOST, now / then))
+
+
 def _left(past: Past, state: RunState, ahead: list[str], hosts: int, now: float) -> float:
-    """Seconds left if this run goes on like ``past``."""
+    """Seconds left if this run goes on like ``past``, as much faster or slower as its finished stages were."""
     total = 0.0
+    speed = _speed(past, state, hosts)
     for name in ahead:
         known = past.stages[name]
-        scale = _scale(hosts, known.hosts)
+        scale = _scale(hosts, known.hosts) * speed
         stage = state.stages.get(name)
         if stage is None or stage.started is None:
             total += known.seconds * scale

@@ -95,8 +95,15 @@ def test_runs_that_went_alike_are_asked() -> None:
     assert remaining(earlier, at("validate"), 90) == pytest.approx(100 - 90 + 300)
 
 
+def test_a_run_that_is_faster_than_any_before_stays_so() -> None:
+    assert remaining([run(100)], at("scheduler", each=10), 30) == pytest.approx(100 * 31 / 301)
+
+
 def test_more_hosts_take_longer_beyond_what_runs_side_by_side() -> None:
-    assert remaining([run(60, SMALL)], at("base", LARGE), 60) == pytest.approx(180 * 500 / 32)
+    assert remaining([run(60, SMALL)], at("base", LARGE), 60) == pytest.approx(
+        180 * 500 / 32 * (61 / (60 * 500 / 32 + 1))
+    )
+    assert remaining([run(60, SMALL)], begun(LARGE), 0) == pytest.approx(240 * 500 / 32)
     assert remaining([run(60, SMALL[:2])], at("base", SMALL), 60) == 180
 
 
