@@ -32,6 +32,7 @@ class Parsed(HTMLParser):
     """The anchors of a page, what it loads, and where it points."""
 
     anchors: set[str] = field(default_factory=set)
+    doubled: set[str] = field(default_factory=set)
     loads: list[str] = field(default_factory=list)
     points: list[str] = field(default_factory=list)
 
@@ -41,7 +42,7 @@ class Parsed(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             if name == "id" or (tag == "a" and name == "name"):
-                self.anchors.add(value or "")
+                (self.doubled if value in self.anchors else self.anchors).add(value or "")
             elif (tag, name) in LOADS and value:
                 self.loads.append(value)
             elif (tag, name) in POINTS and value:
@@ -92,10 +93,11 @@ def problem(link: str, page: Path, site: Path, *, loads: bool) -> str:
 
 
 def problems(site: Path) -> Iterator[str]:
-    """Yield every wrong link of a site, with its page, and everything that it loads from outside."""
+    """Yield every wrong link and doubled anchor of a site with its page, and all that it loads from outside."""
     site = site.resolve()
     for page in sorted(site.rglob("*.html")):
         where = page.relative_to(site)
+        yield from (f"{where}: the anchor {name} is there twice" for name in sorted(parsed(page).doubled))
         for links, loads in ((parsed(page).loads, True), (parsed(page).points, False)):
             for link in links:
                 if wrong := problem(link, page, site, loads=loads):

@@ -150,6 +150,7 @@ def test_the_build_refuses_each_planted_mistake(copy: Path) -> None:
         ('<p style="background: url(https://pictures.example/a.png)">', "from outside"),
         ("<style>@font-face { src: url('https://fonts.example/a.woff2') }</style>", "from outside"),
         ('<img src="images/lamp.svg">', "images/lamp.svg leads nowhere"),
+        ('<p id="lamp"></p><p id="lamp"></p>', "the anchor lamp is there twice"),
     ],
 )
 def test_the_check_of_links_finds(site: Path, tmp_path: Path, tag: str, told: str) -> None:
