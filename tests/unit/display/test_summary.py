@@ -49,6 +49,14 @@ def test_a_failed_host_has_all_that_is_needed_to_mend_it() -> None:
     assert "slowest" in text
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_slow_tasks_are_cut_on_a_terminal_only(terminal: bool) -> None:
+    state = midway(SMALL)
+    state.tasks[0].name = "a long name " * 10
+    text = printed(end(state, Outcome.OK, BEGAN + 130), terminal=terminal)
+    assert ("a long name " * 9 in text) is not terminal
+
+
 def test_hosts_with_the_same_fault_are_told_of_together() -> None:
     state = midway(LARGE)
     for name in LARGE[20:120]:
