@@ -151,5 +151,7 @@ def _print_slowest(state: RunState, out: _Out) -> None:
         text.append(" " * (8 - len(text))).append(f"{span(task.seconds):>11}  {name}", style="")
         if task.slowest_host and task.hosts > 1:
             text.append(f"  {task.slowest_host} {span(task.slowest_seconds)}", style=FAINT)
-        whole = not out.console.is_terminal
-        out.console.print(text, highlight=False, no_wrap=True, overflow="ellipsis", soft_wrap=whole)
+        if out.console.is_terminal:
+            out.console.print(text, highlight=False, no_wrap=True, overflow="ellipsis")
+        else:
+            out.console.print(text, highlight=False, soft_wrap=True)
