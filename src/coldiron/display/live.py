@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -54,9 +55,10 @@ class LiveView:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        try:
+        # A terminal that is gone (a connection that broke) must not end the run that was shown on it.
+        with suppress(OSError):
             self.draw()
-        finally:
+        with suppress(OSError):
             if self._live is not None:
                 self._live.stop()
 
@@ -101,5 +103,6 @@ class LiveView:
         self._begin()
 
     def _draw_on(self) -> None:
-        while not self._stop.wait(1 / FRAMES_PER_SECOND):
-            self.draw()
+        with suppress(OSError):
+            while not self._stop.wait(1 / FRAMES_PER_SECOND):
+                self.draw()

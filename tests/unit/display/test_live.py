@@ -53,6 +53,24 @@ def test_the_terminal_is_restored_after_an_error() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "coldiron-live-view"]
 
 
+def test_a_terminal_that_goes_away_does_not_end_the_run() -> None:
+    class Gone(io.StringIO):
+        gone = False
+
+        def write(self, text: str) -> int:
+            if self.gone:
+                raise OSError(5, "Input/output error")
+            return super().write(text)
+
+    file = Gone()
+    view = live(Console(file=file, force_terminal=True, width=80, height=24))
+    with view:
+        view.update(midway(SMALL))
+        file.gone = True
+        view._thread.join(10)
+        assert not view._thread.is_alive()
+
+
 def test_without_a_state_nothing_is_drawn() -> None:
     console, file = terminal()
     with live(console) as view:
