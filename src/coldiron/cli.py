@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from coldiron import __version__
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
 from coldiron.plan.cli import register as register_plan
 from coldiron.rack.cli import app as rack_app
@@ -22,6 +24,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with:  coldiron plan -i inventories/hopper  |  coldiron apply --check -i inventories/hopper.  "
+    "Exit codes: 0 done, 1 hosts failed, 2 wrong command or inventory, 3 refused, 4 interrupted, 5 the machine "
+    "lacks something.",
 )
 register_run(app)
 register_plan(app)
@@ -47,15 +52,42 @@ def _root(
     """From cold iron to a working GPU cluster."""
 
 
+# The parser's own errors: typer names their classes by halves, and older ones take them from click.
+_ClickError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
 def main() -> None:
-    """Run the command line: a ColdironError becomes one line on stderr and its exit code."""
+    """Run the command line: whatever a user can mend becomes one line on stderr and its exit code."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except ColdironError as error:
-        print(f"coldiron: {error.message}", file=sys.stderr)
-        sys.exit(int(error.exit_code))
-    except KeyboardInterrupt:
-        print("coldiron: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(int(ExitCode.INTERRUPTED))
+        _fail(error.message, error.exit_code)
+    except _ClickError as error:
+        _misused(error)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted; the same command goes on from here", ExitCode.INTERRUPTED)
     except BrokenPipeError:
+        # Nobody reads on. What Python would still flush at its end must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _misused(error: Any) -> NoReturn:
+    """A command line that cannot be parsed; one without any word is shown the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(int(ExitCode.USAGE))
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context else "coldiron"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    stop = "" if message.endswith("?") else ";"
+    _fail(f"{shown_whole(message)}{stop} `{where} --help` shows how", ExitCode.USAGE)
+
+
+def _fail(message: str, code: ExitCode) -> NoReturn:
+    print(f"coldiron: {message}", file=sys.stderr)
+    sys.exit(int(code))

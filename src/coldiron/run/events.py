@@ -43,7 +43,7 @@ class Event:
         fields = {
             "format": self.version,
             "number": self.number,
-            "time": round(self.time, 4),
+            "time": self.time,
             "kind": self.kind,
             "data": self.data,
         }
@@ -132,8 +132,8 @@ class EventWriter:
 
     def write(self, time: float, kind: str, data: Mapping[str, Any]) -> Event:
         """Append one event and return it. Raises OSError when the file takes no more."""
-        event = Event(self.number + 1, time, kind, data)
-        left = event.line().encode("utf-8", errors="surrogateescape") + b"\n"
+        event = Event(self.number + 1, round(time, 4), kind, data)
+        left = event.line().encode("utf-8", errors="replace") + b"\n"
         while left:
             left = left[os.write(self._descriptor, left) :]
         self.number = event.number

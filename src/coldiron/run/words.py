@@ -137,7 +137,12 @@ def slowest_lines(state: RunState) -> list[str]:
     """The tasks that took longest."""
     tasks = sorted(state.tasks, key=lambda task: -task.seconds)[:_SLOWEST]
     rows = [
-        [f"{task.seconds:.1f} s", task.stage, cut(task.name), f"{task.slowest_host} {task.slowest_seconds:.1f} s"]
+        [
+            f"{task.seconds:.1f} s",
+            task.stage,
+            cut(task.name),
+            f"{task.slowest_host} {task.slowest_seconds:.1f} s",
+        ]
         for task in tasks
         if task.seconds >= 0.05
     ]
