@@ -52,6 +52,8 @@ def _root(
     """From cold iron to a working GPU cluster."""
 
 
+# What typer makes of Ctrl-C.
+_TYPERS_INTERRUPTED = 130
 # The parser's own errors: typer names their classes by halves, and older ones take them from click.
 _ClickError: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -61,19 +63,25 @@ _ClickError: type[Exception] = next(
 def main() -> None:
     """Run the command line: whatever a user can mend becomes one line on stderr and its exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="coldiron", standalone_mode=False)
     except ColdironError as error:
         _fail(error.message, error.exit_code)
     except _ClickError as error:
         _misused(error)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted; the same command goes on from here", ExitCode.INTERRUPTED)
+        _interrupted()
     except BrokenPipeError:
         # Nobody reads on. What Python would still flush at its end must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     else:
+        if code == _TYPERS_INTERRUPTED:
+            _interrupted()
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupted() -> NoReturn:
+    _fail("interrupted; the same command goes on from here", ExitCode.INTERRUPTED)
 
 
 def _misused(error: Any) -> NoReturn:

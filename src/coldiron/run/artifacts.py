@@ -81,7 +81,8 @@ def _from_runner(path: Path) -> RunState:
 
 def _job_events(path: Path) -> Path:
     """The newest directory of events that ``path`` holds."""
-    places = [path / "job_events", *path.glob("*/job_events"), *path.glob("artifacts/*/job_events")]
+    itself = [path] if path.name == "job_events" else []
+    places = [*itself, path / "job_events", *path.glob("*/job_events"), *path.glob("artifacts/*/job_events")]
     found = [place for place in places if place.is_dir()]
     if not found:
         raise ColdironError(

@@ -329,6 +329,7 @@ def left(state: RunState) -> list[str]:
         and any(
             cell.status is CellStatus.WAITING
             for host in state.hosts.values()
+            if not host.counts.failed and not host.counts.unreachable
             for stage, cell in host.cells.items()
             if stage == name
         )
