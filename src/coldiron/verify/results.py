@@ -47,6 +47,8 @@ class Command:
 class Test:
     """One test on one node. ``message`` says what was found wrong; ``hint`` what may be behind it."""
 
+    __test__ = False  # pytest: no class of tests
+
     role: str
     node: str
     name: str

@@ -21,7 +21,7 @@
   const texts = new Map();
   const textOf = (item) => {
     if (!texts.has(item)) {
-      let text = `${item.textContent} ${item.dataset.nodes || ""} ${item.dataset.role || ""}`;
+      let text = `${item.textContent} ${item.dataset.nodes || ""} ${item.dataset.role || ""} ${item.dataset.name || ""}`;
       const role = item.parentElement.closest("[data-role]");
       if (role) text += ` ${role.dataset.role}`;
       texts.set(item, text.toLowerCase().replaceAll(/\s+/g, " "));
@@ -53,8 +53,8 @@
       }
     }
     for (const list of all("[data-item=role]")) {
-      list.hidden = !all("[data-item=test]", list).some((item) => !item.hidden);
-      if ((active || show !== "all") && !list.hidden && sections.test <= 60) list.open = true;
+      list.hidden = !all("[data-item=test], [data-item=change]", list).some((item) => !item.hidden);
+      if ((active || show !== "all") && !list.hidden && sections.test + sections.change <= 60) list.open = true;
     }
     // A word that is part of no node's name says nothing about nodes.
     const about = words.filter((word) => names.some((name) => name.includes(word)));
