@@ -79,12 +79,17 @@ def apply(
     tags: Annotated[list[str] | None, typer.Option("--tags", "-t", help="Only what has these tags.")] = None,
     check: CheckOption = False,
     diff: DiffOption = False,
+    fail_on_drift: Annotated[
+        bool, typer.Option("--fail-on-drift", help="With --check: end with 1 if something would change.")
+    ] = False,
     verbose: VerboseOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Make the cluster what its inventory says. What is right already is left alone."""
     from coldiron.run.catalog import Catalog
 
+    if fail_on_drift and not check:
+        raise ColdironError("--fail-on-drift only looks: type it together with --check")
     check_inventory(inventory)
     catalog = Catalog()
     chosen = catalog.chosen(stages or [])
@@ -100,6 +105,7 @@ def apply(
         tags=only,
         check=check,
         diff=diff,
+        fail_on_drift=fail_on_drift,
         verbose=verbose,
         as_json=as_json,
     )
@@ -126,6 +132,7 @@ def run_recorded(
     extravars: dict[str, Any] | None = None,
     check: bool = False,
     diff: bool = False,
+    fail_on_drift: bool = False,
     verbose: int = 0,
     as_json: bool = False,
     announce: bool = False,
@@ -177,6 +184,8 @@ def run_recorded(
         print_end(state, console, log=stored.log, go_on=session.go_on(state))
         for line in session.left(state):
             typer.echo(line)
+    if not code and fail_on_drift and state.changes:
+        code = ExitCode.HOSTS_FAILED
     if code:
         raise typer.Exit(int(code))
 

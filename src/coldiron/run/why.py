@@ -17,7 +17,11 @@ _SSH = re.compile(r"^Failed to connect to the host via ssh: ", re.IGNORECASE)
 _NOISE = re.compile(
     r"^(Warning: Permanently added|\*\* (WARNING|This session|The server)|debug\d: |Control socket)"
 )
-_EMPTY = ("", "MODULE FAILURE", "non-zero return code", "One or more items failed", "All items completed")
+_EMPTY = (
+    "", "MODULE FAILURE", "One or more items failed", "All items completed",
+    # ansible-core 2.19's words, and 2.21's.
+    "non-zero return code", "The command exited with a non-zero return code",
+)  # fmt: skip
 _BROKEN = ("MODULE FAILURE", "Module result deserialization failed")
 
 # (what the text holds, what helps). {host} is the host's name.
