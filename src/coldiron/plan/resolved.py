@@ -10,6 +10,7 @@ from typing import Any
 
 from coldiron.errors import ColdironError
 from coldiron.inventory.findings import did_you_mean, shown
+from coldiron.testing.site import plain
 
 VAULT_HEADER = b"$ANSIBLE_VAULT"
 # Variables that are a host's own name and addresses: hosts that differ in these alone are checked as one.
@@ -22,6 +23,8 @@ IDENTITY = (
     "coldiron_mac",
 )
 _IDENTITY_WORD = re.compile(rf"\b({'|'.join(IDENTITY)})\b")
+# What playbooks/group_vars/all/topology.yml calls the cluster's shape.
+_SHAPE = "topology"
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
 
@@ -51,6 +54,7 @@ class Resolved:
         _start_plugins()
         self.directory = directory
         self._stand_ins = dict(stand_ins)
+        self._shape: dict[str, tuple[Any, Any]] | None = None
         self.loader = _loader(locked)
         self.loader.set_basedir(str(playbooks))
         secrets = [] if password is None else [("default", VaultSecret(password))]
@@ -73,7 +77,26 @@ class Resolved:
 
     def variables(self, host: str) -> dict[str, Any]:
         """The variables of ``host``, not yet templated. Raises AnsibleError where a file cannot be read."""
-        return {**self._stand_ins, **self.given(host)}
+        found = {**self._stand_ins, **self.given(host)}
+        if self._shape is None:
+            self._shape = self._worked_out(found)
+        return {**found, **{name: value for name, (raw, value) in self._shape.items() if found[name] == raw}}
+
+    def _worked_out(self, variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """The cluster's shape, (expression, value) by name: the same for all hosts, and dear to work out for each."""
+        from ansible.errors import AnsibleError
+        from ansible.template import Templar
+
+        templar = Templar(loader=self.loader, variables=variables)
+        try:
+            return {
+                name: (raw, plain(templar.template(raw)))
+                for name, raw in variables.items()
+                if name.startswith(_SHAPE) and not _IDENTITY_WORD.search(str(raw))
+            }
+        except AnsibleError:
+            # Whoever asks for it will be told.
+            return {}
 
     def given(self, host: str) -> dict[str, Any]:
         """The same without the stand-ins."""
