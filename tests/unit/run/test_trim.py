@@ -119,6 +119,10 @@ def test_diffs() -> None:
         ({"msg": ["a", "b"]}, "a b"),
         ({"msg": "non-zero return code", "rc": 3, "cmd": ["a", "b"], "stderr": "x\nz\n"}, "`a b` ended with 3: z"),
         ({"msg": "non-zero return code", "rc": 3, "cmd": "a", "stderr": ""}, "`a` ended with 3"),
+        (
+            {"msg": "The command exited with a non-zero return code.", "rc": 3, "cmd": ["a"], "stderr": ""},
+            "`a` ended with 3",
+        ),
         ({"msg": "", "stdout": "said\n"}, "said"),
         ({}, "it failed and said nothing"),
         ({"censored": True}, "it failed; what it said is hidden, because the task handles a secret (no_log)"),
