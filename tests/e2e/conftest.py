@@ -13,6 +13,7 @@ from tests.e2e.siterun import SiteRun
 ORDER = (
     "test_site.py",
     "test_site_jobs.py",
+    "test_verify.py",
     "test_slurm_edits.py",
     "test_site_secrets.py",
     "test_site_nodes.py",

@@ -15,6 +15,8 @@ SLOWEST = 15
 #: Kinds of changes that are told, and characters of a diff.
 CHANGES_TOLD = 1500
 DIFF_START, DIFF_END = 6000, 2000
+#: Characters of all diffs together; later ones only say that they are left out.
+DIFFS_LIMIT = 4_000_000
 FOLD_FROM = 25
 SENTENCES = {
     Outcome.RUNNING: "is not done yet",
@@ -80,7 +82,11 @@ def run_page(state: RunState) -> str:
     changes = _changes(state)
     told = dict(list(changes.items())[:CHANGES_TOLD])
     by_role: dict[str, list[Changed]] = {}
+    room = DIFFS_LIMIT
     for (role, *_), change in told.items():
+        room -= len(change.diff)
+        if room < 0:
+            change.diff = "the run's record has this diff"
         by_role.setdefault(role, []).append(change)
     ended = state.ended or state.last_event or header.started
     groups: dict[str, Group] = {}

@@ -126,8 +126,11 @@ def inventory_folder(source: Path) -> Path:
 
 def matched_hosts(site: Site, limit: str) -> list[str]:
     """Return the cluster's hosts that a pattern matches; none is a ColdironError with the nearest name."""
+    from ansible import constants
     from ansible.errors import AnsibleError
 
+    # What does not match is said below, and better.
+    constants.HOST_PATTERN_MISMATCH = "ignore"
     everyone = site.hosts()
     try:
         within = set(site.hosts(limit)) if limit else set(everyone)

@@ -27,14 +27,15 @@ class Page(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.elements = []
-        self.text = ""
+        self.parts = []
         self.feed(text)
+        self.text = "".join(self.parts)
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data):
-        self.text += data
+        self.parts.append(data)
 
     def all(self, tag, **attributes):
         return [
