@@ -51,7 +51,7 @@ def must(words: list[str], cwd: Path, env: dict[str, str] | None = None) -> str:
 def git(folder: Path, *words: str) -> str:
     """Run git in a folder, as nobody in particular."""
     who = {"GIT_AUTHOR_DATE": MOMENT, "GIT_COMMITTER_DATE": MOMENT, "GIT_CONFIG_GLOBAL": os.devnull}
-    name = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid"]
+    name = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "safe.directory=*"]
     return must(["git", *name, *words], folder, os.environ | who)
 
 
