@@ -178,6 +178,14 @@ def run(
                 stop.ask()
         return False
 
+    def asked() -> bool:
+        try:
+            return stop.over()
+        except BaseException as error:
+            # Whatever is told to the user when a run is stopped may fail as well.
+            failed.append(error)
+            return True
+
     result = ansible_runner.run(
         private_data_dir=str(private),
         # The working directory: relative paths and ansible.cfg mean what they mean to ansible-playbook.
@@ -195,7 +203,7 @@ def run(
         settings={"pexpect_timeout": _LOOK_SECONDS, "suppress_output_file": True},
         quiet=True,
         event_handler=take,
-        cancel_callback=stop.over,
+        cancel_callback=asked,
     )
     if failed:
         raise failed[0]

@@ -12,7 +12,11 @@ _WRAPPED = re.compile(
     r"^(?:Task failed: |Action failed: |Failed to (?:connect|create temporary directory)[^:]*: (?=\S)|fatal: )+",
     re.IGNORECASE,
 )
-_SSH = re.compile(r"^Failed to connect to the host via ssh: ", re.IGNORECASE)
+_SSH = re.compile(
+    r"^(?:Failed to connect to the host via ssh"
+    r"|Data could not be sent to remote host \S+ Make sure this host can be reached over ssh): ",
+    re.IGNORECASE,
+)
 # ssh tells these of every connection; none is a reason.
 _NOISE = re.compile(
     r"^(Warning: Permanently added|\*\* (WARNING|This session|The server)|debug\d: |Control socket)"

@@ -73,6 +73,16 @@ def test_a_handler_that_fails_ends_the_run(play: Path) -> None:
         run(Job(["play.yml"], Path("hosts.yml"), ["one"], (), {"given": [], "wait": 60}), on_event=full)
 
 
+def test_a_word_on_stopping_that_fails_ends_the_run(play: Path) -> None:
+    def closed(_count: int) -> None:
+        raise BrokenPipeError(32, "nobody reads")
+
+    stop = Stop(closed)
+    stop.ask()
+    with pytest.raises(BrokenPipeError):
+        run(Job(["play.yml"], Path("hosts.yml"), ["one"], (), {"given": [], "wait": 60}), stop)
+
+
 def test_without_ansible_playbook(play: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -154,6 +154,14 @@ def test_a_hint_for_a_host_out_of_reach(said: str, hint: str) -> None:
     assert hint in advice
 
 
+def test_a_connection_that_breaks_says_no_more_than_why() -> None:
+    message = (
+        'Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: '
+    )
+    refused = "ssh: connect to host 10.0.0.1 port 22: Connection refused\r\n"
+    assert explain({"msg": message + refused}, "n1", unreachable=True)[0] == refused.strip()
+
+
 def test_hints_of_roles_and_of_others() -> None:
     assert explain({"msg": "no", "hint": "write\nit"})[1] == "write it"
     assert "df -h" in explain({"msg": "No space left on device"}, "n1")[1]
