@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 
 # The parser in C, where it is there: it reads a dozen specs a host in a tenth of the time.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+HINT = "write it in the inventory's group_vars/ or host_vars/; the role's README lists its options"
 ROLES_DIR = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
 
 
@@ -77,7 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if not messages:
                 errors += [f"role {role}: {problem}" for problem in self._problems(role, task_vars)]
         if errors:
-            result.update(failed=True, msg="; ".join(errors), errors=errors)
+            result.update(failed=True, msg="; ".join(errors), errors=errors, hint=HINT)
             return result
         result.update(changed=False)
         return result

@@ -30,6 +30,12 @@ _BROKEN = ("MODULE FAILURE", "Module result deserialization failed")
 
 # (what the text holds, what helps). {host} is the host's name.
 _UNREACHABLE_HINTS: tuple[tuple[str, str], ...] = (
+    # What converge says of a daemon that does not start; its name is the pattern's group.
+    ("the last words of ([^ :]+):", "on {host}: journalctl -u {0}"),
+    ("unit ([^ ]+) does not exist on this node", "on {host}: systemctl list-unit-files '{0}'; is its package declared?"),
+    ("apt cannot (?:install|read its package lists)|dnf .*(?:Cannot download|Failed to download)",
+     "on {host}: is the package mirror reachable, and does it have that version?"),
+    ("converge works as root only", "the play lacks become: true, or the account on {host} may not become root"),
     ("Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
      "its ssh host key is not the known one: was it installed anew? then ssh-keygen -R its address and ssh to it once"),
     ("UNPROTECTED PRIVATE KEY|bad permissions|Permissions .* are too open", "chmod 600 the private key"),
@@ -44,6 +50,12 @@ _UNREACHABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("Could not resolve hostname|Name or service not known", "the name is unknown here: give the node an ansible_host"),
 )  # fmt: skip
 _HINTS: tuple[tuple[str, str], ...] = (
+    # What converge says of a daemon that does not start; its name is the pattern's group.
+    ("the last words of ([^ :]+):", "on {host}: journalctl -u {0}"),
+    ("unit ([^ ]+) does not exist on this node", "on {host}: systemctl list-unit-files '{0}'; is its package declared?"),
+    ("apt cannot (?:install|read its package lists)|dnf .*(?:Cannot download|Failed to download)",
+     "on {host}: is the package mirror reachable, and does it have that version?"),
+    ("converge works as root only", "the play lacks become: true, or the account on {host} may not become root"),
     ("Missing sudo password|a password is required", "the account may not become root without a password on {host}"),
     ("No space left on device|file system is full", "make room on {host}: df -h"),
     ("Attempting to decrypt but no vault secrets found|Decryption failed|no vault secrets",
@@ -93,8 +105,8 @@ def _texts(result: Mapping[str, Any]) -> list[str]:
 
 def _hint(text: str, host: str, hints: tuple[tuple[str, str], ...]) -> str:
     for pattern, advice in hints:
-        if re.search(pattern, text):
-            return advice.format(host=host or "the node")
+        if found := re.search(pattern, text):
+            return advice.format(*found.groups(), host=host or "the node")
     return ""
 
 

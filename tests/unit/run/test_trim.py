@@ -165,6 +165,9 @@ def test_a_connection_that_breaks_says_no_more_than_why() -> None:
 def test_hints_of_roles_and_of_others() -> None:
     assert explain({"msg": "no", "hint": "write\nit"})[1] == "write it"
     assert "df -h" in explain({"msg": "No space left on device"}, "n1")[1]
+    started = "chrony.service started and failed; the last words of chrony.service: Fatal error"
+    assert explain({"msg": started}, "n1")[1] == "on n1: journalctl -u chrony.service"
+    assert "{curly}" in explain({"msg": "unit {curly} does not exist on this node"}, "n1")[1]
     # What a daemon says of its own connections is nothing about ours.
     assert explain({"msg": "mysqld: Connection refused"}, "n1")[1] == ""
     assert explain({}, unreachable=True)[0] == "it could not be reached, and ssh said nothing"
