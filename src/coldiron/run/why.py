@@ -30,12 +30,6 @@ _BROKEN = ("MODULE FAILURE", "Module result deserialization failed")
 
 # (what the text holds, what helps). {host} is the host's name.
 _UNREACHABLE_HINTS: tuple[tuple[str, str], ...] = (
-    # What converge says of a daemon that does not start; its name is the pattern's group.
-    ("the last words of ([^ :]+):", "on {host}: journalctl -u {0}"),
-    ("unit ([^ ]+) does not exist on this node", "on {host}: systemctl list-unit-files '{0}'; is its package declared?"),
-    ("apt cannot (?:install|read its package lists)|dnf .*(?:Cannot download|Failed to download)",
-     "on {host}: is the package mirror reachable, and does it have that version?"),
-    ("converge works as root only", "the play lacks become: true, or the account on {host} may not become root"),
     ("Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
      "its ssh host key is not the known one: was it installed anew? then ssh-keygen -R its address and ssh to it once"),
     ("UNPROTECTED PRIVATE KEY|bad permissions|Permissions .* are too open", "chmod 600 the private key"),
@@ -52,7 +46,7 @@ _UNREACHABLE_HINTS: tuple[tuple[str, str], ...] = (
 _HINTS: tuple[tuple[str, str], ...] = (
     # What converge says of a daemon that does not start; its name is the pattern's group.
     ("the last words of ([^ :]+):", "on {host}: journalctl -u {0}"),
-    ("unit ([^ ]+) does not exist on this node", "on {host}: systemctl list-unit-files '{0}'; is its package declared?"),
+    ("unit ([^ ]+) does not exist on this node", "on {host}: systemctl list-unit-files {0}; is its package declared?"),
     ("apt cannot (?:install|read its package lists)|dnf .*(?:Cannot download|Failed to download)",
      "on {host}: is the package mirror reachable, and does it have that version?"),
     ("converge works as root only", "the play lacks become: true, or the account on {host} may not become root"),
