@@ -159,3 +159,11 @@ def test_a_job_runs_and_is_accounted_for(host, eventually):
     job = answer.stdout.split()[-1]
     told = "sacct --noheader --parsable2 --allocations --jobs %s --format JobName,State"
     assert eventually(lambda: host.check_output(told, job) == f"{name}|COMPLETED", seconds=15)
+
+
+def test_the_package_is_held_or_not(host, opts):
+    """An upgrade belongs to a maintenance window. Only apt's holds are looked at."""
+    if host.exists("apt-mark"):
+        held = set(host.check_output("apt-mark showhold").split())
+        named = set(opts["__slurm_controller_os"]["packages"])
+        assert named <= held if opts["slurm_controller_hold"] else not named & held

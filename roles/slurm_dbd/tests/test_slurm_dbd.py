@@ -66,3 +66,11 @@ def test_tokens_have_a_key_that_only_slurm_reads_or_none(host, opts):
     assert key.exists == bool(opts["slurm_dbd_jwt_key"])
     if key.exists:
         assert (key.user, key.mode) == ("slurm", 0o600)
+
+
+def test_the_package_is_held_or_not(host, opts):
+    """An upgrade belongs to a maintenance window. Only apt's holds are looked at."""
+    if host.exists("apt-mark"):
+        held = set(host.check_output("apt-mark showhold").split())
+        named = set(opts["__slurm_dbd_os"]["packages"])
+        assert named <= held if opts["slurm_dbd_hold"] else not named & held

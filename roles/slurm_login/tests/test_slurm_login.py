@@ -77,3 +77,11 @@ def test_an_ordinary_user_runs_a_job(host, user):
 def test_an_ordinary_user_sees_what_was_counted(host, user):
     answer = as_user(host, user, "sacct --noheader --allocations --format User,State")
     assert answer.rc == 0, answer.stderr
+
+
+def test_the_package_is_held_or_not(host, opts):
+    """An upgrade belongs to a maintenance window. Only apt's holds are looked at."""
+    if host.exists("apt-mark") and opts["__slurm_login_sackd"]:
+        held = set(host.check_output("apt-mark showhold").split())
+        named = set(opts["__slurm_login_os"]["packages"])
+        assert named <= held if opts["slurm_login_hold"] else not named & held

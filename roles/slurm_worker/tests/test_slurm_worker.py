@@ -63,3 +63,11 @@ def test_a_job_runs_here_with_every_gpu(hostname, hostvars, controller):
     lines = answer.stdout.splitlines()
     assert lines[0] == hostname
     assert len([device for device in lines[1].split(",") if device]) == (gpus["count"] if gpus else 0)
+
+
+def test_the_package_is_held_or_not(host, opts):
+    """An upgrade belongs to a maintenance window. Only apt's holds are looked at."""
+    if host.exists("apt-mark"):
+        held = set(host.check_output("apt-mark showhold").split())
+        named = set(opts["__slurm_worker_os"]["packages"])
+        assert named <= held if opts["slurm_worker_hold"] else not named & held
