@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import os
 import shlex
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import time
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,15 +46,6 @@ class Watch:
     read_only: bool = False
     journal: list[Ran] = field(default_factory=list)
 
-    @contextlib.contextmanager
-    def may_act(self) -> Iterator[None]:
-        """Let commands act on the nodes for a while."""
-        before, self.read_only = self.read_only, False
-        try:
-            yield
-        finally:
-            self.read_only = before
-
 
 class NodeSilentError(RuntimeError):
     """ssh itself failed: the node cannot be asked."""
@@ -67,7 +56,7 @@ def onlooker() -> str:
     """Return the words that run a command read-only on a node; the command, quoted, follows them."""
     source = Path(__file__).with_name("onlooker.py").read_text(encoding="utf-8")
     packed = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    program = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
+    program = f"import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{packed}')))"
     return f'python3 -I -S -c "{program}"'
 
 

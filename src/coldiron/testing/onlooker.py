@@ -25,7 +25,11 @@ import ctypes
 import os
 import stat
 import sys
-from collections.abc import Iterator
+
+# Every import costs each command milliseconds: what only types need is not loaded on a node.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNABLE = 78
 

@@ -233,3 +233,103 @@ def test_the_standard_streams_and_the_end_are_the_commands_own(look):
     answer = look("echo out; echo err >&2; kill -9 $$; exit 5")
     assert (answer.stdout, answer.stderr) == ("out\n", "err\n")
     assert answer.returncode in (5, 137)
+
+
+class Kernel:
+    """Stands in for the C library: notes the calls, and fails those that it is told to."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.failing = failing
+
+    def __getattr__(self, name: str):
+        def call(*words: object) -> int:
+            self.calls.append((name, words))
+            return -1 if name == self.failing else 0
+
+        return call
+
+    def attributes(self) -> list[tuple[bytes, int, list[int]]]:
+        """Every mount_setattr: path, flags, and what is set and cleared."""
+        return [
+            (words[2], words[3].value, list(words[4])[:2])  # type: ignore[attr-defined, call-overload]
+            for name, words in self.calls
+            if name == "syscall"
+        ]
+
+
+@pytest.fixture
+def kernel(monkeypatch, tmp_path):
+    """A kernel that only notes, and folders that may be written into."""
+    made = Kernel()
+    monkeypatch.setattr(onlooker, "LIBC", made)
+    monkeypatch.setattr(onlooker, "OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(onlooker, "SCRATCH", (str(tmp_path),))
+    monkeypatch.setattr(onlooker, "ANSWERED_IN", (str(tmp_path), "/not/there"))
+    monkeypatch.setattr(onlooker, "automounts", lambda: ["/not/there"])
+    monkeypatch.setattr(onlooker, "dangerous", lambda: ["/dev/sda"])
+    return made
+
+
+def test_all_is_made_read_only_but_what_is_named(kernel, tmp_path):
+    onlooker.make_read_only()
+    attributes = kernel.attributes()
+    root = (b"/", onlooker.AT_RECURSIVE, [onlooker.ATTR_RDONLY, 0])
+    assert attributes.count(root) == 1
+    after = attributes[attributes.index(root) + 1 :]
+    assert {path for path, _, _ in after} == {os.fsencode(tmp_path)}
+    assert (b"/dev/sda", 0, [onlooker.ATTR_NODEV, 0]) in attributes[: attributes.index(root)]
+    covered = {words[1] for name, words in kernel.calls if name == "mount"}
+    assert {os.fsencode(path) for path in onlooker.guarded()} <= covered
+
+
+def test_a_kernel_that_cannot_is_named(kernel):
+    kernel.failing = "syscall"
+    with pytest.raises(onlooker.Unable, match=r"make .* read-only"):
+        onlooker.make_read_only()
+
+
+def test_every_other_capability_is_dropped(kernel):
+    onlooker.give_up_power()
+    dropped = {
+        words[1] for name, words in kernel.calls if name == "prctl" and words[0] == onlooker.PR_CAPBSET_DROP
+    }
+    assert not dropped & set(onlooker.KEPT.values())
+    assert {12, 16, 21, 22, 25} <= dropped  # networks, modules, mounts, reboots, clocks
+    assert kernel.calls[-1][0] == "capset"
+
+
+def test_the_device_files_of_disks_are_found(monkeypatch, tmp_path):
+    for name in ("nvme0", "null", "rtc0"):
+        (tmp_path / name).write_text("")
+    real = os.walk
+    monkeypatch.setattr(os, "walk", lambda top: real(tmp_path))
+    monkeypatch.setattr(onlooker.stat, "S_ISCHR", lambda mode: True)
+    assert sorted(Path(path).name for path in onlooker.dangerous()) == ["nvme0", "rtc0"]
+
+
+def test_places_that_mount_themselves_are_found(tmp_path, monkeypatch):
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "36 35 0:30 / /home rw,relatime shared:1 - autofs systemd-1 rw\n"
+        "37 35 0:31 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n"
+        "38 35 0:32 / / rw - ext4 /dev/sda1 rw\n"
+    )
+    real = open
+    monkeypatch.setattr(
+        "builtins.open", lambda path, *words: real(table if "mountinfo" in str(path) else path, *words)
+    )
+    assert list(onlooker.automounts()) == ["/home"]
+
+
+@needs_root
+def test_where_it_cannot_be_done_nothing_is_run(tmp_path):
+    """Fails closed: whoever is not root gets no view, and so no command."""
+    tmp_path.chmod(0o777)
+    words = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", read_only(f"touch {tmp_path}/run")]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+    if answer.returncode == 127:
+        pytest.skip("setpriv or python3 is not here for everybody")
+    assert answer.returncode == onlooker.UNABLE
+    assert "this node cannot be looked at read-only: unshare: Operation not permitted" in answer.stderr
+    assert not (tmp_path / "run").exists()
