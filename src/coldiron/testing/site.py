@@ -115,7 +115,14 @@ class Site:
         if not self._inventory.get_hosts("cluster"):
             raise ColdironError(f"inventory {self.sources[0]} has no host in group cluster: give another")
         for path in self._vault_files():
-            self.redactor.learn(plain(self._loader.load_from_file(str(path), unsafe=True)))
+            try:
+                self.redactor.learn(plain(self._loader.load_from_file(str(path), unsafe=True)))
+            except AnsibleError as error:
+                where = self._folder(self.sources[0]) / ".vault-password"
+                raise ColdironError(
+                    f"{path} cannot be decrypted: write the vault password into {where}, or name its file in "
+                    "ANSIBLE_VAULT_PASSWORD_FILE"
+                ) from error
 
     def _unlock(self) -> None:
         """Give the loader the vault password; without one, only an inventory that has a vault is refused."""
