@@ -14,6 +14,7 @@ ORDER = (
     "test_site.py",
     "test_site_jobs.py",
     "test_verify.py",
+    "test_runs.py",
     "test_slurm_edits.py",
     "test_site_secrets.py",
     "test_site_nodes.py",
