@@ -178,7 +178,9 @@ def test_paper_shows_every_failure_and_no_tools(browser, page):
     assert titles(browser) == ["The daemon runs", "The clocks agree"]
     assert browser.all("#f1 pre.out")[0].text == "inactive"
     assert browser.all(".tools") == []
-    colors = [browser.all("a.cell.bad")[0].value_of_css_property(name) for name in ("color", "background-color")]
+    colors = [
+        browser.all("a.cell.bad")[0].value_of_css_property(name) for name in ("color", "background-color")
+    ]
     assert colors == ["rgba(143, 29, 17, 1)", "rgba(0, 0, 0, 0)"]
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     browser.run("dispatchEvent(new Event('afterprint'))")

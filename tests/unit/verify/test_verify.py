@@ -19,6 +19,7 @@ from tests.unit.testing.toy import write
 
 MORE_TESTS = """
 import pytest
+from pytest import skip
 
 
 @pytest.mark.acts
@@ -32,7 +33,7 @@ def test_parts(host, name):
 
 
 def test_is_left_out(host):
-    pytest.skip("not here")
+    skip("not here")
 
 
 def test_shows_its_secret(host, opts):
