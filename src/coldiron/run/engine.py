@@ -161,6 +161,9 @@ def run(
     import ansible_runner
 
     program = find_ansible_playbook()
+    # Where the system can do it, ansible-playbook is stopped when this process dies, whatever killed it.
+    setpriv = shutil.which("setpriv")
+    words = [*([setpriv, "--pdeathsig", "INT", "--"] if setpriv else []), program]
     failed: list[BaseException] = []
 
     def take(event: dict[str, Any]) -> bool:
@@ -191,8 +194,8 @@ def run(
         # The working directory: relative paths and ansible.cfg mean what they mean to ansible-playbook.
         project_dir=os.getcwd(),
         # Named as a program: ansible-runner itself knows of one playbook only.
-        binary=program,
-        cmdline=shlex.join([*job.playbooks, *job.flags()]),
+        binary=words[0],
+        cmdline=shlex.join([*words[1:], *job.playbooks, *job.flags()]),
         inventory=os.path.abspath(job.inventory),
         limit=",".join(job.limit) or None,
         tags=",".join(job.tags) or None,
