@@ -73,3 +73,19 @@ def test_a_dead_worker_holds_up_nobody(converged: SiteRun) -> None:
     again = converged.run()
     assert again.status == 0, again.told()
     assert converged.wait_for_state(worker, ("idle",)) == "idle"
+
+
+def test_after_a_power_cut_there_is_nothing_to_do(converged: SiteRun) -> None:
+    """What a boot puts back, or does not bring up again, would show as a change or as a node out of service."""
+    for host in converged.site.hosts("cluster"):
+        converged.site.connections.run(host, "systemctl poweroff --no-block", timeout=10)
+    for host in converged.site.hosts("cluster"):
+        converged.wait_for_death(host)
+    converged.revive()
+    record = converged.run()
+    assert record.status == 0, record.told()
+    assert record.changed == [], record.told()
+    for worker in converged.workers:
+        assert converged.wait_for_state(worker, ("idle",)) == "idle"
+    answer = converged.as_user(f"srun --nodes={len(converged.workers)} hostname")
+    assert sorted(answer.split()) == sorted(converged.workers)

@@ -87,7 +87,7 @@ def overlay_options(node: NodeState, own: Path) -> str:
 
 @dataclass(frozen=True)
 class Seed:
-    """A file that makes a node itself. ``bare``: only on a node that starts from the base image."""
+    """A file that makes a node itself. ``bare``: only at the first start from the base image; roles own it then."""
 
     path: str
     text: str
@@ -192,7 +192,7 @@ class NodeKeeper:
             what=f"root of {node.name}",
         )
         for seed in seeds(self.layout, self.rack, node):
-            if not seed.bare or not node.layers:
+            if not seed.bare or (not node.layers and not (own / "upper" / seed.path).exists()):
                 plant(own / "root", seed)
         authorize(own / "root", self.layout.client_key.with_suffix(".pub").read_text())
         group = self.cgroup(node.name)

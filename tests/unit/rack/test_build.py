@@ -366,6 +366,18 @@ def test_the_seeds_of_a_bare_node_spare_what_a_role_wrote(toy: Toy) -> None:
     assert (root / "etc/hostname").read_text() == "gpu01\n"
 
 
+def test_a_node_that_boots_again_keeps_what_a_role_wrote(toy: Toy) -> None:
+    rack = toy.rack()
+    up(toy, rack)
+    seen, written = (rack.layout.node("gpu01") / layer / "etc/hosts" for layer in ("root", "upper"))
+    for hosts in (seen, written):  # one and the same where the overlay is real
+        hosts.parent.mkdir(parents=True, exist_ok=True)
+        hosts.write_text("a role's\n")
+    rack.nodes(rack.standing()).stop("gpu01")
+    up(toy, rack)
+    assert seen.read_text() == "a role's\n"
+
+
 def test_names_are_taken_once(toy: Toy) -> None:
     rack = toy.rack()
     up(toy, rack)
