@@ -199,7 +199,8 @@ def pages() -> list[Page]:
         + "\n".join(lines)
         + "\n\nThe exit codes are [the same for all](../exit-codes.md). `--help` after any verb shows the same on the"
         f" terminal, `{PROGRAM} --version` the version, and `{PROGRAM} --install-completion` teaches your shell"
-        " the verbs.\n"
+        " (bash, zsh or fish) the verbs, and with them stages, nodes and runs. For all users, or another shell than"
+        " the one you type in: `_COLDIRON_COMPLETE=source_fish coldiron` prints the script.\n"
     )
     return [Page("cli/index.md", text), *found]
 

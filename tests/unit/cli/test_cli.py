@@ -350,11 +350,12 @@ SHELLS = ("bash", "zsh", "fish")
 
 def script_for(place: Path, shell: str) -> str:
     done = subprocess.run(
-        [command("coldiron"), "--show-completion", shell],
+        [command("coldiron")],
         capture_output=True,
         text=True,
         cwd=place,
         timeout=60,
+        env=os.environ | {"_COLDIRON_COMPLETE": f"source_{shell}"},
     )
     assert done.returncode == 0
     return done.stdout
@@ -362,7 +363,7 @@ def script_for(place: Path, shell: str) -> str:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_has_a_script(place: Path, shell: str) -> None:
-    assert "_COLDIRON_COMPLETE" in script_for(place, shell)
+    assert f"_COLDIRON_COMPLETE=complete_{shell}" in script_for(place, shell)
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell)])
