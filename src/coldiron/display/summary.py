@@ -116,10 +116,13 @@ def _headline(state: RunState) -> str:
     changed = sum(host.counts.changed for host in state.hosts.values())
     on = sum(bool(host.counts.changed) for host in state.hosts.values())
     would = "would change" if header.check else "changed"
-    things = f"{count(changed, 'task')} {would} something on {count(on, 'node')}" if changed else "nothing "
-    if not changed:
-        done = "had to be changed" if state.outcome is Outcome.OK else "was changed"
-        things += "would change" if header.check else done
+    if changed:
+        things = f"{count(changed, 'task')} {would} something on {count(on, 'node')}"
+    elif state.outcome is Outcome.OK:
+        things = "nothing would change" if header.check else "nothing had to be changed"
+    else:
+        # What a task had changed before it failed, nobody counted.
+        things = f"no finished task {would} anything"
     what = f"{header.verb} {header.cluster}"
     match state.outcome:
         case Outcome.OK:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from coldiron.inventory.findings import did_you_mean, shown_path
 from coldiron.node import plan
 from coldiron.rack.connection import rack_nodes
 from coldiron.run.cli import CheckOption, DiffOption, VerboseOption, run_recorded
+from coldiron.run.state import CellStatus, RunState
 
 app = typer.Typer(help="Add a node to a running cluster, or take one out.", no_args_is_help=True)
 
@@ -72,7 +74,7 @@ def remove(
         )
     if not yes and not check:
         _confirm(leaving.names, cluster.name)
-    _run(
+    state = _run(
         "node remove",
         plan.REMOVE_PLAYBOOK,
         inventory,
@@ -81,10 +83,17 @@ def remove(
         check=check,
         diff=diff,
         verbose=verbose,
+        may_be_dead=leaving.known,
     )
     if check:
         return
     typer.echo(f"{', '.join(leaving.names)}: gone from the cluster {cluster.name}")
+    for host in state.hosts.values():
+        if host.status is CellStatus.UNREACHABLE:
+            typer.echo(
+                f"{host.name} was out of reach: what runs on it was not stopped. Keep it off the network until it is "
+                "installed anew."
+            )
     if leaving.known:
         typer.echo("What is left to do, by hand, or the next run of the site brings them back:")
         for line in plan.to_delete(cluster, leaving.known):
@@ -109,9 +118,10 @@ def _run(
     check: bool,
     diff: bool,
     verbose: int,
-) -> None:
+    may_be_dead: Sequence[str] = (),
+) -> RunState:
     """Run ``playbook`` about ``names``, of which those ``reached`` are hosts. Raises typer.Exit, ColdironError."""
-    run_recorded(
+    return run_recorded(
         verb,
         inventory,
         [playbook],
@@ -121,4 +131,5 @@ def _run(
         diff=diff,
         verbose=verbose,
         announce=True,
+        may_be_dead=may_be_dead,
     )

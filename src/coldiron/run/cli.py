@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory import load
 from coldiron.inventory.findings import shown_path
 from coldiron.run.complete import complete_host, complete_run, complete_stage
+from coldiron.run.state import CellStatus, Outcome, RunState
 
 if TYPE_CHECKING:
     from coldiron.run.store import Runs
@@ -136,11 +138,12 @@ def run_recorded(
     verbose: int = 0,
     as_json: bool = False,
     announce: bool = False,
-) -> None:
-    """Run playbooks of the collection, recorded and shown; returns when all went well.
+    may_be_dead: Collection[str] = (),
+) -> RunState:
+    """Run playbooks of the collection, recorded and shown; returns how they ended when all went well.
 
-    ``announce`` prints the plain command first. Raises typer.Exit with the run's exit code otherwise, and
-    ColdironError where it could not begin.
+    ``announce`` prints the plain command first. That a host of ``may_be_dead`` is out of reach is no failure.
+    Raises typer.Exit with the run's exit code otherwise, and ColdironError where it could not begin.
     """
     from coldiron.run import session
     from coldiron.run.catalog import Catalog
@@ -172,7 +175,9 @@ def run_recorded(
         typer.echo(plain)
     watcher = session.Watcher() if as_json else Shown(console, request.directory, verbose=bool(verbose))
     state, stored = session.run(request, watcher)
-    code = session.EXIT_CODES[state.outcome]
+    silent = {host.name for host in state.hosts.values() if host.status is CellStatus.UNREACHABLE}
+    forgiven = state.outcome is Outcome.UNREACHABLE and silent <= set(may_be_dead)
+    code = ExitCode.OK if forgiven else session.EXIT_CODES[state.outcome]
     if as_json:
         typer.echo(json.dumps(state_data(state)))
     else:
@@ -181,13 +186,14 @@ def run_recorded(
         if diff:
             for line in change_lines(state.changes, diffs=True):
                 typer.echo(line)
-        print_end(state, console, log=stored.log, go_on=session.go_on(state))
+        print_end(state, console, log=stored.log, go_on="" if forgiven else session.go_on(state))
         for line in session.left(state):
             typer.echo(line)
     if not code and fail_on_drift and state.changes:
         code = ExitCode.HOSTS_FAILED
     if code:
         raise typer.Exit(int(code))
+    return state
 
 
 def status(inventory: InventoryOption = DEFAULT_INVENTORY, as_json: JsonOption = False) -> None:

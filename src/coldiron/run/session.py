@@ -324,8 +324,9 @@ def left(state: RunState) -> list[str]:
         lines.append(f"cut off in {state.stage}: {_some(cut)}")
     open_stages = [
         name
-        for name in state.header.stages
+        for name, begun in ((name, state.stages.get(name)) for name in state.header.stages)
         if name != state.stage
+        and (begun is None or begun.ended is None)
         and any(
             cell.status is CellStatus.WAITING
             for host in state.hosts.values()

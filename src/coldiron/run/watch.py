@@ -15,7 +15,7 @@ from coldiron.run.state import Outcome, RunState
 from coldiron.run.store import Runs, StoredRun
 
 # Earlier runs that say how long this one will take.
-_PAST_RUNS = 3
+_PAST_RUNS = 8
 
 
 class Shown(Watcher):

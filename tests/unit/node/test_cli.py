@@ -13,7 +13,13 @@ from typer.testing import CliRunner
 
 from coldiron.errors import ColdironError
 from coldiron.node.cli import app
+from coldiron.run.state import CellStatus, Header, Host, RunState
 from tests.unit.node.samples import CLUSTER
+
+HEADER: dict[str, Any] = {
+    "id": "one", "verb": "node remove", "command": [], "plain": "", "started": 0.0, "user": "root",
+    "machine": "here", "pid": 1, "cluster": "virtual", "inventory": "", "playbooks": [],
+}  # fmt: skip
 
 
 @dataclass
@@ -21,13 +27,16 @@ class Runs:
     """The recorded runs that were asked for; each ends with ``code``."""
 
     code: int = 0
+    state: RunState = field(default_factory=lambda: RunState(Header(**HEADER)))
     calls: list[dict[str, Any]] = field(default_factory=list)
 
-    def __call__(self, verb: str, inventory: Path, playbooks: list[str], **more: Any) -> None:
+    def __call__(self, verb: str, inventory: Path, playbooks: list[str], **more: Any) -> RunState:
         kept = {name: more[name] for name in ("limit", "extravars", "check", "diff")}
         self.calls.append({"verb": verb, "playbooks": playbooks, **kept})
         if self.code:
             raise typer.Exit(self.code)
+        self.may_be_dead = more.get("may_be_dead", ())
+        return self.state
 
 
 @pytest.fixture
@@ -90,6 +99,14 @@ def test_remove_says_what_is_left_to_do(runs: Runs, inventory: str) -> None:
     assert runs.calls[0]["limit"] == ["gpu03", "dns_server", "slurm_controller"]
     assert "gpu03: gone from the cluster virtual" in output
     assert output.endswith("cluster.yml:28: in `name: gpu[01-03]` write `name: gpu[01-02]`\n")
+
+
+def test_a_dead_node_is_removed_all_the_same(runs: Runs, inventory: str) -> None:
+    runs.state.hosts["gpu03"] = Host("gpu03", status=CellStatus.UNREACHABLE)
+    output = run("remove", "gpu03", "-i", inventory, "--yes")
+    assert runs.may_be_dead == ["gpu03"]
+    assert "gpu03 was out of reach: what runs on it was not stopped" in output
+    assert "What is left to do" in output
 
 
 def test_remove_what_has_left_the_file(runs: Runs, inventory: str) -> None:
