@@ -21,6 +21,7 @@ SOURCE = ROOT / "inventories" / "virtual"
 # The tests edit their inventory and break their rack: both are their own, so a demo stays as it is.
 INVENTORY = ".cache/site/virtual"
 COVERAGE_FLOOR = 90
+UNIT = ("-q", "-n", "2", "tests/unit", "tests/contract")
 # Python 3.11 has the oldest supported ansible-core, 3.13 the newest; the checkout's environment has one of them.
 OTHER_PYTHON = os.environ.get("COLDIRON_OTHER_PYTHON") or ("3.11" if sys.version_info >= (3, 12) else "3.13")
 
@@ -56,12 +57,22 @@ def lint() -> None:
 def unit() -> None:
     """Unit and contract tests."""
     run("coverage", "erase")
-    covered("-q", "tests/unit", "tests/contract")
+    covered(*UNIT)
+
+
+def quick() -> None:
+    """Unit, contract and documentation tests, without a look at what they cover."""
+    python("-m", "pytest", *UNIT, "tests/docs")
 
 
 def docs() -> None:
     """The documentation builds, its links lead somewhere, its commands are there."""
     covered("-q", "tests/docs")
+
+
+def browser() -> None:
+    """The reports' pages, in a headless Chromium."""
+    covered("-q", "tests/browser")
 
 
 def rack() -> None:
@@ -170,10 +181,10 @@ def clear() -> None:
     run("coldiron", "rack", "down", "-i", INVENTORY)
 
 
-BEFORE = [lint, unit, docs, rack, site, packaging, matrix, roles]
+BEFORE = [lint, unit, docs, browser, rack, site, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
-    "fast": [lint, unit, docs],
+    "fast": [lint, quick],
     "full": [*BEFORE, touched_scenarios, coverage, clear],
     "all": [*BEFORE, scenarios, exhaustive, coverage, clear],
 }

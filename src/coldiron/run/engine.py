@@ -14,13 +14,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.run.processes import kill_tree
 
 # Seconds between two looks at whether the user has asked to stop.
 _LOOK_SECONDS = 1
@@ -98,14 +99,18 @@ class Stop:
         if not self.count:
             return False
         # Before its first word ansible-playbook has touched nothing.
-        return self.count > 1 or not self._pid or time.monotonic() - self._since > GRACE_SECONDS
+        over = self.count > 1 or not self._pid or time.monotonic() - self._since > GRACE_SECONDS
+        if over and self._pid:
+            # ansible-runner, which is told so, would kill its process group only.
+            kill_tree(self._pid)
+        return over
 
     def _pass_on(self) -> None:
-        if self._pid:
-            try:
-                os.killpg(self._pid, signal.SIGINT if self.count == 1 else signal.SIGKILL)
-            except ProcessLookupError:
-                return
+        if self._pid and self.count > 1:
+            kill_tree(self._pid)
+        elif self._pid:
+            with suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGINT)
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:

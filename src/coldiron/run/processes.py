@@ -1,0 +1,43 @@
+"""A process with all that it started: Ansible gives each of its workers a session of its own, beyond its group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def descendants(pid: int, proc: Path = _PROC) -> list[int]:
+    """The processes that ``pid`` started, and those that they started; ``pid`` itself is not among them."""
+    children: dict[int, list[int]] = {}
+    for path in proc.glob("[0-9]*/stat"):
+        try:
+            # The name before the last bracket may hold anything; the parent is the second word after it.
+            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found: list[int] = []
+    left = [pid]
+    while left:
+        started = children.get(left.pop(), [])
+        found += started
+        left += started
+    return found
+
+
+def kill_tree(pid: int) -> None:
+    """Kill ``pid``, its process group and all that it started. Nothing happens where it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        # Stopped first: what it would start meanwhile would not be seen.
+        os.kill(pid, signal.SIGSTOP)
+        started = descendants(pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        for one in started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,44 @@
+"""Killing a process with all that it started, sessions of their own included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from coldiron.run.processes import descendants, kill_tree
+
+FAMILY = """\
+import subprocess, time
+print(subprocess.Popen(["setsid", "sleep", "60"]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_in_a_session_of_its_own_is_killed_as_well() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert child in descendants(parent.pid)
+        kill_tree(parent.pid)
+        assert parent.wait(10) == -9
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}/cmdline").exists() and time.monotonic() < deadline:
+        if not Path(f"/proc/{child}/cmdline").read_bytes():
+            break  # a zombie that nobody has fetched
+        time.sleep(0.05)
+    else:
+        assert not Path(f"/proc/{child}").exists()
+    kill_tree(parent.pid)
+
+
+def test_names_cannot_mislead(tmp_path: Path) -> None:
+    for pid, text in ((7, "7 (a) 1 (b) S 5 0 0"), (8, "8 (x y) R 7 0"), (9, "9"), (5, "5 (sh) S 1 0")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(text)
+    assert sorted(descendants(5, tmp_path)) == [7, 8]
+    assert descendants(os.getpid(), tmp_path) == []
