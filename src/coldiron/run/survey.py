@@ -196,7 +196,7 @@ def _secrets(directory: Path, loader: Any) -> list[str]:
             try:
                 loader.set_vault_secrets(CLI.setup_vault_secrets(loader, vault_ids=[], auto_prompt=False))
             except AnsibleError as error:
-                raise _locked_out(directory, locked[0], _first(str(error))) from None
+                raise locked_out(directory, locked[0], _first(str(error))) from None
     found: set[str] = set()
     for path in files:
         try:
@@ -204,7 +204,7 @@ def _secrets(directory: Path, loader: Any) -> list[str]:
             found.update(_secret_texts(data, path in locked and VaultLib.is_encrypted(texts[path])))
         except AnsibleError as error:
             if path in locked:
-                raise _locked_out(directory, path, "") from None
+                raise locked_out(directory, path, "") from None
             raise ColdironError(f"{shown_path(path)}: {_first(str(error))}") from None
     return sorted(found)
 
@@ -225,7 +225,8 @@ def _secret_texts(value: Any, secret: bool) -> set[str]:
     return {str(text) for text in leaves(value)} if secret else set()
 
 
-def _locked_out(directory: Path, file: Path, why: str) -> ColdironError:
+def locked_out(directory: Path, file: Path, why: str = "") -> ColdironError:
+    """The error of a vault ``file`` that does not open with what the inventory in ``directory`` has."""
     own = shown_path(directory / PASSWORD_FILE)
     there = os.path.exists(directory / PASSWORD_FILE)
     problem = (

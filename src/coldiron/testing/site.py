@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.run.survey import locked_out
 from coldiron.testing.secret import Redactor, is_secret_name, leaves, wrap
 from coldiron.testing.ssh import Connections
 from coldiron.testing.stages import (
@@ -118,11 +119,7 @@ class Site:
             try:
                 self.redactor.learn(plain(self._loader.load_from_file(str(path), unsafe=True)))
             except AnsibleError as error:
-                where = self._folder(self.sources[0]) / ".vault-password"
-                raise ColdironError(
-                    f"{path} cannot be decrypted: write the vault password into {where}, or name its file in "
-                    "ANSIBLE_VAULT_PASSWORD_FILE"
-                ) from error
+                raise locked_out(self._folder(self.sources[0]), path) from error
 
     def _unlock(self) -> None:
         """Give the loader the vault password; without one, only an inventory that has a vault is refused."""
@@ -131,6 +128,8 @@ class Site:
         from ansible.errors import AnsibleError
         from ansible.parsing.vault import VaultSecretsContext
 
+        # The checkout's password program would say in its own words what is said below.
+        os.environ["COLDIRON_VAULT_PASSWORD_QUIET"] = "1"
         files = self._password_files()
         ids = [] if files else constants.DEFAULT_VAULT_IDENTITY_LIST
         try:
