@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -64,6 +65,8 @@ class ToyHost(Host):
             {"dst": "default", "dev": "eth0"},
             {"dst": "192.0.2.0/24", "dev": "eth0"},
         ]
+        # Nodes are started and stopped by several threads.
+        self.mounting = threading.Lock()
         self.mounts: list[str] = [f"30 1 0:9 / {root / 'cgroup'} rw - cgroup2 cgroup2 rw"]
         self.alive: set[Path] = set()
         self.installed = True
@@ -75,7 +78,9 @@ class ToyHost(Host):
     def write_mounts(self) -> None:
         path = self.root / "proc/self/mountinfo"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in self.mounts))
+        partial = path.with_name("mountinfo.new")
+        partial.write_text("".join(f"{line}\n" for line in self.mounts))
+        partial.replace(path)
 
     def which(self, command: str) -> str | None:
         return f"/usr/bin/{command}" if self.installed else None
@@ -100,12 +105,13 @@ class ToyHost(Host):
                 self.ip(line.split())
         elif words[0] == "ip" and "-batch" not in words:
             self.ip(words[1:])
-        elif words[0] == "mount":
-            self.mounts.append(f"40 1 0:9 / {words[-1]} rw - overlay coldiron rw")
-            self.write_mounts()
-        elif words[0] == "umount":
-            self.mounts = [line for line in self.mounts if line.split()[4] != words[-1]]
-            self.write_mounts()
+        elif words[0] in ("mount", "umount"):
+            with self.mounting:
+                if words[0] == "mount":
+                    self.mounts.append(f"40 1 0:9 / {words[-1]} rw - overlay coldiron rw")
+                else:
+                    self.mounts = [line for line in self.mounts if line.split()[4] != words[-1]]
+                self.write_mounts()
         elif words[0] == "ssh-keygen":
             path = words[words.index("-f") + 1]
             Path(path).write_text("PRIVATE\n")
