@@ -240,8 +240,10 @@ class _Merge:
                     f"{name}: `{figure}` has no source; name the text that says it under `sources`,"
                     " or write null",
                 )
+        # A block that was taken away is an empty one, and what is unknown need not be said.
+        data = {key: value for key, value in written.data.items() if value is not None}
         try:
-            return kind.model_validate({**written.data, "name": name, "sources": written.sources})
+            return kind.model_validate({**data, "name": name, "sources": written.sources})
         except ValidationError as error:
             for fault in error.errors():
                 place: KeyPath = (family, name, *fault["loc"])

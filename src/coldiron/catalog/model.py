@@ -226,7 +226,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 class Supplies(Record):
-    """Power supplies. ``min_active``: how many must run for the machine to work."""
+    """Power supplies. ``min_active``: how many must run for it to run at full load."""
 
     count: Count | None = None
     watts: Amount | None = None
