@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from coldiron import __version__
+from coldiron.catalog.cli import register as register_catalog
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
@@ -34,6 +35,7 @@ app.add_typer(rack_app, name="rack")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
 register_verify(app)
+register_catalog(app)
 
 
 def _print_version(wanted: bool) -> None:
