@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
 
 FLAGS = (
     "--headless=new",
@@ -26,9 +27,8 @@ BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One browser for all tests, with a profile of its own."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     if not BROWSER or not DRIVER:
-        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
+        pytest.fail("Chromium is not installed: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:

@@ -190,6 +190,7 @@ TREE_PLANTS = [
         "nothing_is_unfinished", "unfinished", "playbooks/check.yml", "", "- assert:\n    that: tr" + "ue\n"
     ),
     Plant("nothing_is_unfinished", "unfinished", "tests/test_x.py", "", f"@{SKIP}\ndef test_x(): pass\n"),
+    Plant("nothing_is_unfinished", "unfinished", "tests/conftest.py", "", f"def lamp(): {SKIP}\n"),
     Plant("lock_is_closed", "lock", "requirements.lock", "", "--index-url https://example.invalid/simple\n"),
     Plant("lock_is_closed", "lock", "requirements.lock", "", "bare==2.0\n    # via y\n"),
     Plant("lock_is_closed", "lock", "requirements.lock", "", None),

@@ -38,7 +38,9 @@ UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 
 ALWAYS_TRUE = re.compile(r"^\s*that:\s*(\[\s*)?true\b", re.IGNORECASE | re.MULTILINE)
 
-SKIPPED = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)\b|unittest\.skip|^\s*assert True\b", re.MULTILINE)
+SKIPPED = re.compile(
+    r"pytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b|unittest\.skip|^\s*assert True\b", re.MULTILINE
+)
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 
@@ -93,7 +95,7 @@ def nothing_is_unfinished(root: Path) -> Findings:
         patterns = [(UNFINISHED, "finish it, or write an issue")]
         if path.suffix in (".yml", ".yaml"):
             patterns.append((ALWAYS_TRUE, "an assertion that cannot fail proves nothing"))
-        if path.name.startswith("test_") and path.suffix == ".py":
+        if path.name.startswith(("test_", "conftest")) and path.suffix == ".py":
             patterns.append((SKIPPED, "a test either runs or is not there"))
         for pattern, advice in patterns:
             for match in pattern.finditer(text):
