@@ -16,8 +16,9 @@ from coldiron.display.symbols import (
     WORDS,
     Symbols,
 )
-from coldiron.display.words import about, clock, count, hosts, one_line, span
+from coldiron.display.words import about, clock, hosts, one_line, span
 from coldiron.run.state import CellStatus, Failure, Outcome
+from coldiron.text import counted
 
 # Below this there is room for one line only.
 LEAST_WIDTH = 40
@@ -91,7 +92,7 @@ def _in_one_line(picture: Picture, end: float, symbols: Symbols) -> Line:
 
 def _title(picture: Picture, end: float, width: int) -> Line:
     line = Line(picture.verb, STRONG).add(f" {picture.cluster}", STRONG)
-    line.add(f"  {count(len(picture.hosts), 'node')}", FAINT)
+    line.add(f"  {counted(len(picture.hosts), 'node')}", FAINT)
     if picture.check:
         line.add("  check: nothing is changed", STYLES[CellStatus.CHANGED])
     time = clock(end - picture.started)
@@ -111,7 +112,7 @@ def _progress(picture: Picture, end: float, width: int, symbols: Symbols, left: 
         line = Line("reading the inventory" if not picture.now else picture.stage)
     if left is None:
         return line
-    words = f"{about(left.seconds)} left, as in {count(left.runs, 'earlier run')}"
+    words = f"{about(left.seconds)} left, as in {counted(left.runs, 'earlier run')}"
     if left.seconds <= 0:
         words = "longer than in earlier runs"
     size = min(40, width - line.cells - len(words) - 5)
@@ -154,7 +155,7 @@ def _who(names: tuple[str, ...], width: int) -> str:
         folded = hosts(names)
         if len(folded) <= width:
             return folded
-    return count(len(names), "node")
+    return counted(len(names), "node")
 
 
 def _now(picture: Picture, most: int, width: int, now: float, symbols: Symbols) -> list[Line]:
@@ -170,8 +171,8 @@ def _now(picture: Picture, most: int, width: int, now: float, symbols: Symbols) 
         lines.append(line.add(_task(at.role, at.task)))
     if len(shown) < len(picture.now):
         others = len({name for at in picture.now[len(shown) :] for name in at.hosts})
-        more = count(len(picture.now) - len(shown), "other task")
-        lines.append(Line(f"  and {more} on {count(others, 'node')}", FAINT))
+        more = counted(len(picture.now) - len(shown), "other task")
+        lines.append(Line(f"  and {more} on {counted(others, 'node')}", FAINT))
     if not lines:
         lines.append(Line("  between two tasks" if picture.stage else "  no task yet", FAINT))
     return lines[:most] + [Line() for _ in range(most - len(lines))]
@@ -193,7 +194,7 @@ def _failures(failures: tuple[Failure, ...], most: int, symbols: Symbols) -> lis
         newest = newest[-(most - 1) :] if most > 1 else newest[-1:]
         if most > 1:
             older = len(groups) - len(newest)
-            lines.append(Line(f"  and {count(older, 'earlier fault')}, told at the end", FAINT))
+            lines.append(Line(f"  and {counted(older, 'earlier fault')}, told at the end", FAINT))
     for (role, sentence, unreachable), names in newest:
         status = CellStatus.UNREACHABLE if unreachable else CellStatus.FAILED
         line = Line(f"{symbols.status[status]} {hosts(dict.fromkeys(names))}", STYLES[status])

@@ -9,8 +9,9 @@ from rich.style import Style
 from coldiron.display.lines import Line
 from coldiron.display.picture import Picture, Row, StageTime, Tally, rows_of_groups, rows_of_hosts
 from coldiron.display.symbols import BAD, DONE, FAINT, ORDER, STRONG, STYLES, WORDS, Symbols
-from coldiron.display.words import clock, count, hosts
+from coldiron.display.words import clock, hosts
 from coldiron.run.state import CellStatus
+from coldiron.text import counted
 
 # More rows than this nobody reads, however high the terminal is.
 _ROWS_AT_MOST = 48
@@ -212,5 +213,5 @@ def _with_the_bad(
                 text = f"  {symbols.status[status]} {WORDS[status]}: {hosts(names)}"
                 result.append(Line(text, STYLES[status]).fit(width, symbols.ellipsis))
     if cut:
-        result.append(Line(f"and {count(len(lines) - shown, 'group')} more", FAINT))
+        result.append(Line(f"and {counted(len(lines) - shown, 'group')} more", FAINT))
     return result

@@ -10,8 +10,9 @@ from typing import Self
 
 from rich.console import Console
 
-from coldiron.display.words import count, hosts, one_line, span
+from coldiron.display.words import hosts, one_line, span
 from coldiron.run.state import CellStatus, Failure, RunState, Stage, TaskTiming
+from coldiron.text import counted
 
 # Seconds without a line after which one says that the run is still on.
 HEARTBEAT_SECONDS = 30.0
@@ -107,7 +108,7 @@ class PlainView:
             return
         self._began.add(stage.name)
         taking_part = sum(stage.name in host.cells for host in state.hosts.values())
-        self._say(stage.started, f"{stage.name}: {count(taking_part, 'node') if taking_part else 'begins'}")
+        self._say(stage.started, f"{stage.name}: {counted(taking_part, 'node') if taking_part else 'begins'}")
 
     def _tell_changes(self, state: RunState) -> None:
         while self._changes < len(state.changes):
@@ -137,11 +138,11 @@ class PlainView:
         parts = []
         if task.changed:
             names = self._changed.pop((task.stage, task.role, task.name), {})
-            parts.append(f"changed {hosts(names)}" if names else f"changed {count(task.changed, 'node')}")
+            parts.append(f"changed {hosts(names)}" if names else f"changed {counted(task.changed, 'node')}")
         if task.failed:
-            parts.append(f"failed on {count(task.failed, 'node')}")
+            parts.append(f"failed on {counted(task.failed, 'node')}")
         if not parts:
-            parts.append(f"ok on {count(task.hosts, 'node')}")
+            parts.append(f"ok on {counted(task.hosts, 'node')}")
         return f"{task.stage}: {_task(task.role, task.name)}: {', '.join(parts)} ({span(task.seconds)})"
 
     def _say(self, when: float, text: str) -> None:

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from coldiron.display.picture import slowest
 from coldiron.display.symbols import BAD_OUTCOME, FAINT, OUTCOME_STYLES, STRONG, STYLES, Symbols, symbols_for
-from coldiron.display.words import count, hosts, one_line, span
+from coldiron.display.words import hosts, one_line, span
 from coldiron.inventory.findings import shown_path
 from coldiron.run.state import CellStatus, Failure, Outcome, RunState
+from coldiron.text import counted
 
 # More faults than this are in the log; each one here has its own cause.
 _FAULTS_AT_MOST = 20
@@ -38,7 +39,7 @@ def print_end(state: RunState, console: Console, *, log: Path | None, go_on: str
         _print_fault(fault, out, symbols)
     if (more := len(_faults(failures)) - _FAULTS_AT_MOST) > 0:
         out.blank()
-        out.line(f"and {count(more, 'other fault')}, in the output", FAINT)
+        out.line(f"and {counted(more, 'other fault')}, in the output", FAINT)
     if state.outcome in (Outcome.REFUSED, Outcome.ERROR) or (
         state.outcome is not Outcome.OK and not failures
     ):
@@ -91,7 +92,7 @@ def _print_fault(fault: Fault, out: _Out, symbols: Symbols) -> None:
     failure, names = fault
     status = CellStatus.UNREACHABLE if failure.unreachable else CellStatus.FAILED
     who = hosts(dict.fromkeys(names))
-    many = f" ({count(len(set(names)), 'node')})" if len(set(names)) > 1 else ""
+    many = f" ({counted(len(set(names)), 'node')})" if len(set(names)) > 1 else ""
     title = Text(f"{symbols.status[status]} {who}", style=STYLES[status]).append(many, style=FAINT)
     if failure.role:
         title.append(f"  role {failure.role}", style=STRONG)
@@ -117,7 +118,7 @@ def _headline(state: RunState) -> str:
     on = sum(bool(host.counts.changed) for host in state.hosts.values())
     would = "would change" if header.check else "changed"
     if changed:
-        things = f"{count(changed, 'task')} {would} something on {count(on, 'node')}"
+        things = f"{counted(changed, 'task')} {would} something on {counted(on, 'node')}"
     elif state.outcome is Outcome.OK:
         things = "nothing would change" if header.check else "nothing had to be changed"
     else:
@@ -126,9 +127,9 @@ def _headline(state: RunState) -> str:
     what = f"{header.verb} {header.cluster}"
     match state.outcome:
         case Outcome.OK:
-            return f"{what}: done, {count(total, 'node')} in {took}; {things}"
+            return f"{what}: done, {counted(total, 'node')} in {took}; {things}"
         case Outcome.FAILED | Outcome.UNREACHABLE:
-            return f"{what}: {bad} of {count(total, 'node')} failed or out of reach, after {took}; {things}"
+            return f"{what}: {bad} of {counted(total, 'node')} failed or out of reach, after {took}; {things}"
         case Outcome.REFUSED:
             return f"{what}: refused; no node was changed"
         case Outcome.INTERRUPTED:

@@ -44,11 +44,6 @@ def about(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """``1 node``, ``7 nodes``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
 def hosts(names: Iterable[str]) -> str:
     """``names`` as ranges (``gpu[001-480]``), or one by one where a name is none that can be folded."""
     return _hosts(tuple(names))

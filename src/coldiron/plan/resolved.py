@@ -10,6 +10,7 @@ from typing import Any
 
 from coldiron.errors import ColdironError
 from coldiron.inventory.findings import did_you_mean, shown
+from coldiron.secrets.process import trust
 from coldiron.testing.site import plain
 
 VAULT_HEADER = b"$ANSIBLE_VAULT"
@@ -59,7 +60,7 @@ class Resolved:
         self.loader.set_basedir(str(playbooks))
         secrets = [] if password is None else [("default", VaultSecret(password))]
         self.loader.set_vault_secrets(secrets)
-        _trust(secrets)
+        trust(secrets)
         self.inventory = InventoryManager(loader=self.loader, sources=[str(directory)])
         self._variables = VariableManager(loader=self.loader, inventory=self.inventory)
         HostVars(self.inventory, self._variables, self.loader)
@@ -161,17 +162,6 @@ def _loader(locked: bool) -> Any:
             return super().load_from_file(file_name, *args, **kwargs)
 
     return Loader()
-
-
-def _trust(secrets: list[Any]) -> None:
-    """Let values marked ``!vault`` be decrypted: Ansible asks the process for their secrets, not the loader."""
-    from ansible.parsing.vault import VaultSecretsContext
-
-    context = VaultSecretsContext.current(optional=True)
-    if context is None:
-        VaultSecretsContext.initialize(VaultSecretsContext(list(secrets)))
-    else:
-        context.secrets[:] = secrets
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.run.survey import locked_out
+from coldiron.secrets.process import trust
 from coldiron.testing.secret import Redactor, is_secret_name, leaves, wrap
 from coldiron.testing.ssh import Connections
 from coldiron.testing.stages import (
@@ -126,7 +127,6 @@ class Site:
         from ansible import constants
         from ansible.cli import CLI
         from ansible.errors import AnsibleError
-        from ansible.parsing.vault import VaultSecretsContext
 
         # The checkout's password program would say in its own words what is said below.
         os.environ["COLDIRON_VAULT_PASSWORD_QUIET"] = "1"
@@ -141,12 +141,7 @@ class Site:
                 raise
             secrets = []
         self._loader.set_vault_secrets(secrets)
-        # Single values marked !vault are decrypted with the process's secrets, not with the loader's.
-        context = VaultSecretsContext.current(optional=True)
-        if context is None:
-            VaultSecretsContext.initialize(VaultSecretsContext(list(secrets)))
-        else:
-            context.secrets[:] = secrets
+        trust(secrets)
 
     def _password_files(self) -> list[str]:
         """Return the vault password's file: the environment's, else the one beside the inventory, or none."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coldiron.display.estimate import from_states
-from coldiron.display.words import about, clock, count, group_of, hosts, span
+from coldiron.display.words import about, clock, group_of, hosts, span
 from coldiron.run.state import Outcome, RunState
+from coldiron.text import counted
 from tests.unit.display.samples import (
     BEGAN,
     LARGE,
@@ -130,7 +131,11 @@ def test_words() -> None:
         "about 6 min",
         "about 2.5 h",
     ]
-    assert [count(1, "node"), count(2, "node"), count(2, "box", "boxes")] == ["1 node", "2 nodes", "2 boxes"]
+    assert [counted(1, "node"), counted(2, "node"), counted(2, "box", "boxes")] == [
+        "1 node",
+        "2 nodes",
+        "2 boxes",
+    ]
     assert hosts(["gpu03", "gpu01", "gpu02"]) == "gpu[01-03]"
     assert hosts(["a[b", "c"]) == "a[b,c"
     assert group_of("gpu017") == "gpu"
