@@ -21,7 +21,7 @@ SOURCE = ROOT / "inventories" / "virtual"
 # The tests edit their inventory and break their rack: both are their own, so a demo stays as it is.
 INVENTORY = ".cache/site/virtual"
 COVERAGE_FLOOR = 90
-UNIT = ("-q", "-n", "2", "tests/unit", "tests/contract")
+UNIT = ("-q", "-n", "2", "tests/unit", "tests/plan", "tests/contract")
 # Python 3.11 has the oldest supported ansible-core, 3.13 the newest; the checkout's environment has one of them.
 OTHER_PYTHON = os.environ.get("COLDIRON_OTHER_PYTHON") or ("3.11" if sys.version_info >= (3, 12) else "3.13")
 
@@ -135,7 +135,7 @@ def matrix() -> str | None:
     pytest = (f"{venv}/bin/python", "-m", "pytest", "-q")
     # Its own commands first: the tests call them by name.
     path = os.pathsep.join([str(ROOT / venv / "bin"), os.environ.get("PATH", os.defpath)])
-    run(*pytest, "-n", "2", "tests/unit", "tests/contract", PATH=path)
+    run(*pytest, "-n", "2", "tests/unit", "tests/plan", "tests/contract", PATH=path)
     if not (ROOT / INVENTORY / ".rack").is_dir():
         print(f"no site stands in {INVENTORY}: the run on it is left out", flush=True)
         return None

@@ -226,13 +226,20 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 class Supplies(Record):
-    """Power supplies. ``min_active``: how many must run for it to run at full load."""
+    """Power supplies. ``min_active``: how many must run for it to run at full load.
+
+    ``inrush_amps`` is one supply's peak; ``cables_8pin`` and ``cables_16pin`` are the separate cables for GPUs, of all
+    supplies together.
+    """
 
     count: Count | None = None
     watts: Amount | None = None
     min_active: Count | None = None
     inlet: Literal["c14", "c20", "busbar"] | None = None
     efficiency: Literal["gold", "platinum", "titanium"] | None = None
+    inrush_amps: Amount | None = None
+    cables_8pin: Count | None = None
+    cables_16pin: Count | None = None
 
     @model_validator(mode="after")
     def _enough(self) -> Supplies:
@@ -251,10 +258,33 @@ class Ports(Record):
     cage: Cage | None = None
 
 
+class CardSlot(Record):
+    """A slot that a GPU may sit in: its bracket in the chassis, from 1, and the lanes wired when all are used."""
+
+    position: Annotated[int, Field(ge=1, le=32)]
+    lanes: Literal[1, 4, 8, 16]
+
+
 class Server(Entry):
-    """A server. ``gpu`` is a GPU of the catalog; ``gpu_slots_on`` says what the GPUs' PCIe links end at."""
+    """A server. ``gpu`` is a GPU of the catalog; ``gpu_slots_on`` says what the GPUs' PCIe links end at.
+
+    ``draw_max_watts`` is the whole machine at the wall; ``base_watts`` all but the GPUs, behind the supplies.
+    ``memory_gib`` is what it is sold with, where it is sold so.
+    """
 
     function: Literal["gpu", "head", "login", "storage", "edge"] | None = None
+    form: Literal["rack", "tower", "desktop"] | None = None
+    sockets: Annotated[int, Field(ge=1, le=16)] | None = None
+    cores_per_socket: Annotated[int, Field(ge=1, le=512)] | None = None
+    threads_per_core: Annotated[int, Field(ge=1, le=8)] | None = None
+    memory_gib: Amount | None = None
+    cpu_lanes: Count | None = None
+    slots: tuple[CardSlot, ...] | None = None
+    card_length_max_mm: Amount | None = None
+    card_height_max_mm: Amount | None = None
+    cools_passive_cards: bool | None = None
+    base_watts: Amount | None = None
+    liquid_share: Annotated[float, Field(ge=0, le=1)] | None = None
     height_u: Amount | None = None
     width_mm: Amount | None = None
     depth_mm: Amount | None = None

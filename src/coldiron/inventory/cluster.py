@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
+from coldiron.catalog.load import Catalog
+from coldiron.catalog.model import Switch
 from coldiron.errors import ColdironError
 from coldiron.inventory.findings import did_you_mean, shown, shown_path
 from coldiron.inventory.functions import all_groups, kind_group
-from coldiron.inventory.model import Features, Hardware, Network, NodeGroup, PluginOptions
+from coldiron.inventory.hardware import Build, gres_type
+from coldiron.inventory.model import (
+    Disk,
+    Fabric,
+    Features,
+    Feed,
+    Hardware,
+    Network,
+    NodeGroup,
+    PluginOptions,
+    Power,
+    RackGroup,
+    Room,
+    Site,
+    Software,
+    SwitchGroup,
+)
+from coldiron.inventory.source import Document, KeyPath
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
-    """One node. ``group`` is the range it was written in, on ``line`` to ``last_line`` of cluster.yml."""
+    """One node. ``group`` is the range it was written in, on ``line`` to ``last_line`` of cluster.yml.
+
+    ``rack`` and ``u`` are what the file says: the plan chooses where it says ``auto``, or no ``u``. ``path`` leads to
+    the node group in the file. ``disks`` hold this node's own serials.
+    """
 
     name: str
     kind: str
@@ -30,11 +54,24 @@ class Node:
     group: str
     line: int
     last_line: int
+    path: KeyPath = ()
+    build: Build = field(default_factory=lambda: Build(Hardware()))
+    model: str | None = None
+    serial: str | None = None
+    addresses: Mapping[str, IPv4Address] = field(default_factory=dict)
+    bmc_mac: str | None = None
+    bmc_credentials: str | None = None
+    rack: str | None = None
+    u: int | None = None
+    workload: str | None = None
+    power: Power = field(default_factory=Power)
+    software: Software | None = None
+    disks: tuple[Disk, ...] = ()
 
     @property
     def memory_mib(self) -> int:
         """Memory in MiB; 0 where the hardware is not stated."""
-        return int(self.hardware.memory_gib * 1024) if self.hardware else 0
+        return int(self.hardware.memory_gib * 1024) if self.hardware and self.hardware.memory_gib else 0
 
     def hostvars(self) -> dict[str, Any]:
         """The node's own Ansible variables, as plain JSON types."""
@@ -45,25 +82,76 @@ class Node:
             "coldiron_platform": self.platform,
             "coldiron_distribution": self.distribution,
         }
-        if self.mac:
-            hostvars["coldiron_mac"] = self.mac
-        if self.bmc_address:
-            hostvars["coldiron_bmc_address"] = str(self.bmc_address)
-        if self.hardware:
+        for name, value in (
+            ("coldiron_mac", self.mac),
+            ("coldiron_bmc_address", str(self.bmc_address) if self.bmc_address else None),
+            ("coldiron_bmc_mac", self.bmc_mac),
+            ("coldiron_bmc_credentials", self.bmc_credentials),
+            ("coldiron_serial", self.serial),
+            ("coldiron_model", self.model),
+            ("coldiron_rack", self.rack),
+        ):
+            if value:
+                hostvars[name] = value
+        if self.addresses:
+            hostvars["coldiron_addresses"] = {name: str(address) for name, address in self.addresses.items()}
+        if self.hardware and self.hardware.cores_per_socket and self.hardware.memory_gib:
             gpus = self.hardware.gpus
             hostvars["coldiron_hardware"] = {
-                "sockets": self.hardware.sockets,
+                "sockets": self.hardware.sockets or 1,
                 "cores_per_socket": self.hardware.cores_per_socket,
-                "threads_per_core": self.hardware.threads_per_core,
+                "threads_per_core": self.hardware.threads_per_core or 1,
                 "memory_mib": self.memory_mib,
-                "gpus": {"type": gpus.type, "count": gpus.count} if gpus else None,
+                "gpus": {"type": gres_type(gpus), "count": gpus.count} if gpus else None,
             }
+        if self.hardware and self.hardware.gpus:
+            if self.hardware.gpus.model:
+                hostvars["coldiron_gpu_model"] = self.hardware.gpus.model
+            if self.hardware.gpus.mig:
+                hostvars["coldiron_gpu_mig"] = [
+                    layout.model_dump(mode="json", exclude_none=True) for layout in self.hardware.gpus.mig
+                ]
+        if self.software:
+            hostvars["coldiron_software"] = self.software.model_dump(mode="json", exclude_none=True)
+        if self.power.gpu_cap_watts:
+            hostvars["coldiron_gpu_cap_watts"] = self.power.gpu_cap_watts
+        if self.disks:
+            hostvars["coldiron_disks"] = [
+                disk.model_dump(mode="json", exclude_none=True) for disk in self.disks
+            ]
         return hostvars
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Rack:
+    """One rack. ``group`` is the range it was written in, ``path`` leads there; ``position`` counts in its row."""
+
+    name: str
+    group: RackGroup
+    path: KeyPath
+    position: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchUnit:
+    """One switch. ``index`` counts within the range it was written in, which is ``group``; ``path`` leads there."""
+
+    name: str
+    group: SwitchGroup
+    path: KeyPath
+    index: int
+    model: Switch | None = None
+    rack: str | None = None
+    u: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Cluster:
-    """A whole cluster.yml, checked. ``path`` is the file; ``nodes`` are in its order."""
+    """A whole cluster.yml, checked. ``path`` is the file; ``nodes`` are in its order.
+
+    ``document`` knows the line of each of the file's paths; ``catalog`` is the package's with the site's over it,
+    empty where the file names nothing of it.
+    """
 
     path: Path
     name: str
@@ -73,6 +161,14 @@ class Cluster:
     node_groups: tuple[NodeGroup, ...]
     nodes: tuple[Node, ...]
     plugin_options: PluginOptions
+    site: Site = field(default_factory=Site)
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+    racks: tuple[Rack, ...] = ()
+    fabrics: Mapping[str, Fabric] = field(default_factory=dict)
+    switches: tuple[SwitchUnit, ...] = ()
+    catalog: Catalog = field(default_factory=Catalog)
+    document: Document = field(default_factory=lambda: Document(""))
 
     @property
     def directory(self) -> Path:
@@ -121,7 +217,7 @@ class Cluster:
             "coldiron_cluster": self.name,
             "coldiron_domain": self.domain,
             "coldiron_networks": {
-                name: network.model_dump(mode="json", exclude_none=True)
+                name: {"dns": [], **network.model_dump(mode="json", exclude_none=True, exclude_defaults=True)}
                 for name, network in self.networks.items()
             },
             "coldiron_features": self.features.model_dump(mode="json"),

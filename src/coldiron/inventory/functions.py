@@ -21,6 +21,8 @@ FunctionName = Literal[
     "slurm_dbd",
     "slurm_worker",
     "slurm_login",
+    "kube_control_plane",
+    "kube_worker",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -48,15 +50,17 @@ FUNCTIONS: dict[str, Function] = {
         Function("slurm_dbd", single=True, scheduler="slurm"),
         Function("slurm_worker", scheduler="slurm"),
         Function("slurm_login", scheduler="slurm"),
+        Function("kube_control_plane", scheduler="kubernetes"),
+        Function("kube_worker", scheduler="kubernetes"),
     )
 }
 
 BY_KIND: dict[str, tuple[FunctionName, ...]] = {
-    "head": ("dns_server", "time_server", "mariadb", "slurm_controller", "slurm_dbd"),
+    "head": ("dns_server", "time_server", "mariadb", "slurm_controller", "slurm_dbd", "kube_control_plane"),
     "login": ("slurm_login",),
     "storage": ("home_server",),
-    "cpu": ("slurm_worker",),
-    "gpu": ("slurm_worker",),
+    "cpu": ("slurm_worker", "kube_worker"),
+    "gpu": ("slurm_worker", "kube_worker"),
 }
 
 # Groups that are neither a kind nor a function.

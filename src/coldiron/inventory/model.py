@@ -1,186 +1,218 @@
 """What may stand in a cluster.yml, key by key. What the keys mean together is checked in ``check``.
 
 Each class is one block of the file, each field one key; descriptions and examples feed the JSON schema, the
-messages and docs/inventory.md. A later block (racks, switches) is a class here and a field of ClusterFile.
+messages and docs/reference/cluster.md. The building is in ``facility``, the wires in ``wiring``.
 """
 
 from __future__ import annotations
 
-import re
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import Field
 
-from coldiron.inventory.findings import shown
+from coldiron.inventory.facility import Feed, Pdu, RackGroup, Room, Site
 from coldiron.inventory.functions import FunctionName, Kind
-from coldiron.inventory.ranges import expand
+from coldiron.inventory.values import (
+    AddressRange,
+    Block,
+    CatalogName,
+    Counts,
+    DomainName,
+    FileBeside,
+    Macs,
+    NodeNames,
+    NodesThere,
+    Numbers,
+    Text,
+    Texts,
+    ThingNames,
+    Version,
+    Word,
+    Wrong,
+    check_host_name,
+)
+from coldiron.inventory.wiring import Fabric, Network, SwitchGroup
 
 PLUGIN = "coldiron.cluster.cluster"
 
 Platform = Literal["container", "machine", "metal"]
 Distribution = Literal["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "rocky-9", "rhel-9"]
-Scheduler = Literal["slurm", "none"]
+Scheduler = Literal["slurm", "kubernetes", "none"]
 HomeBackend = Literal["nfs", "provided"]
-
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-
-
-class Wrong(ValueError):
-    """A value that cannot be meant; the text says what to write instead."""
+Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
+Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
+CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
 
 
-def _text(value: object) -> object:
-    """Text only, with a hint that YAML, not the reader, made a number of it."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise Wrong(f'YAML takes {shown(value)} for a number; put it in quotes ("{shown(value)}")')
-    return value
+class MigLayout(Block):
+    """How some GPUs of a node are divided into instances."""
 
-
-def _word(value: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", value):
-        raise Wrong(
-            f"`{shown(value)}` is no name for a cluster; write up to 32 lower-case letters, digits, - and _, "
-            "beginning with a letter"
-        )
-    return value
-
-
-def _domain(value: str) -> str:
-    if value != value.lower():
-        raise Wrong(f"`{shown(value)}` has capitals, which DNS ignores; write {shown(value.lower())}")
-    labels = value.split(".")
-    if len(value) > 200 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise Wrong(
-            f"`{shown(value)}` is no domain name; write lower-case letters, digits and hyphens between dots, "
-            "e.g. cluster.example.org"
-        )
-    if labels[-1] == "local":
-        raise Wrong(f"`{value}` ends in .local, which is multicast DNS's; write e.g. cluster.internal")
-    if labels[-1].isdigit():
-        raise Wrong(f"`{value}` looks like an address; write a domain such as cluster.internal")
-    return value
-
-
-def _ipv4(value: str) -> str:
-    try:
-        return str(IPv4Address(value))
-    except AddressValueError:
-        hint = "; IPv6 is not supported here" if ":" in value else ""
-        raise Wrong(f"`{shown(value)}` is no IPv4 address{hint}; write e.g. 10.77.0.254") from None
-
-
-def _subnet(value: str) -> str:
-    try:
-        network = IPv4Network(value, strict=False)
-    except (AddressValueError, NetmaskValueError, ValueError):
-        raise Wrong(f"`{shown(value)}` is no IPv4 subnet; write e.g. 10.77.0.0/24") from None
-    if "/" not in value:
-        raise Wrong(f"`{value}` has no prefix length; write e.g. {value}/24")
-    if str(network.network_address) != value.split("/", maxsplit=1)[0]:
-        raise Wrong(f"`{value}` is an address inside a subnet; write {network}")
-    if not 8 <= network.prefixlen <= 30:
-        raise Wrong(f"`{value}` must have a prefix length from 8 to 30; write e.g. 10.77.0.0/24")
-    return str(network)
-
-
-def check_host_name(name: str) -> None:
-    """Refuse what DNS, ssh or Slurm would not take as a node's name, with a Wrong that says why."""
-    if name != name.lower():
-        raise Wrong(f"`{shown(name)}` has capitals, which DNS ignores; write {shown(name.lower())}")
-    if "_" in name:
-        better = shown(name.replace("_", "-"))
-        raise Wrong(f"`{shown(name)}` has an underscore, which no host name may; write {better}")
-    if "." in name:
-        raise Wrong(f"`{shown(name)}` has a dot; write the short name, the cluster's domain is added to it")
-    if not _LABEL.fullmatch(name) or name.isdigit():
-        raise Wrong(
-            f"`{shown(name)}` is no host name; write up to 63 lower-case letters, digits and inner "
-            "hyphens, with a letter among them"
-        )
-
-
-def _names(value: str) -> str:
-    for name in expand(value)[:1]:
-        check_host_name(name)
-    return value
-
-
-def _addresses(value: str) -> str:
-    if "[" in value or "," in value:
-        expand(value)
-        return value
-    return _ipv4(value)
-
-
-def _macs(value: object) -> object:
-    values = value if isinstance(value, list) else [value]
-    result: list[str] = []
-    for one in values:
-        if not isinstance(one, str):
-            raise Wrong(f'`{shown(one)}` is no MAC address; write "52:54:00:12:34:56", in quotes')
-        mac = one.lower().replace("-", ":")
-        if not _MAC.fullmatch(mac):
-            raise Wrong(f'`{shown(one)}` is no MAC address; write six hex pairs: "52:54:00:12:34:56"')
-        if int(mac[:2], 16) & 1:
-            raise Wrong(f"`{shown(one)}` is a multicast address, which no card has; copy the card's own")
-        result.append(mac)
-    return tuple(result)
-
-
-Text = Annotated[str, BeforeValidator(_text)]
-Ipv4Text = Annotated[Text, AfterValidator(_ipv4), Field(examples=["10.77.0.254"])]
-AddressRange = Annotated[Text, AfterValidator(_addresses)]
-Macs = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_macs),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
-
-
-class Block(BaseModel):
-    """A block of cluster.yml: unknown keys are errors, and nothing is turned into another type."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Network(Block):
-    """One network. Every node has an address on the one called ``cluster``."""
-
-    subnet: Annotated[Text, AfterValidator(_subnet)] = Field(
-        description="IPv4 subnet.", examples=["10.77.0.0/24"]
+    gpus: Numbers | None = Field(
+        default=None, description="Which of the node's GPUs, counted from 1; all if absent.", examples=["1-4"]
     )
-    gateway: Ipv4Text | None = Field(default=None, description="Way out of the subnet; an address in it.")
-    mtu: int | None = Field(
-        default=None,
-        ge=576,
-        le=9216,
-        description="Bytes a packet; left as the node has it when absent.",
-        examples=[9000],
-    )
-    dns: list[Ipv4Text] = Field(
-        default_factory=list, description="Name servers outside the cluster that the heads ask."
+    profiles: list[Annotated[Text, Field(pattern=r"^[1-7]g\.[0-9]+gb(\+me|\+gfx|\+me\.all|-me)?$")]] = Field(
+        min_length=1,
+        max_length=7,
+        description="Profiles of one GPU's instances, as nvidia-smi names them.",
+        examples=[["3g.40gb", "3g.40gb"]],
     )
 
 
 class Gpus(Block):
-    """The accelerators of one node."""
+    """The accelerators of one node. ``type`` or ``model`` names them."""
 
-    type: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")] = Field(
-        description="Model in lower case, as Slurm's GRES names it.", examples=["h100"]
+    type: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")] | None = Field(
+        default=None,
+        description="Name in lower case, as Slurm's GRES calls it; made from the model if absent.",
+        examples=["h100"],
+    )
+    model: CatalogName | None = Field(
+        default=None,
+        description="Name in the catalog; see `coldiron catalog list gpus`.",
+        examples=["h100-sxm5-80gb"],
     )
     count: int = Field(ge=1, le=32, description="GPUs in one node.", examples=[8])
+    mig: list[MigLayout] | None = Field(
+        default=None, description="How GPUs are divided (MIG); absent where all are whole."
+    )
+
+
+class PowerSupplies(Block):
+    """A machine's power supplies."""
+
+    count: int | None = Field(default=None, ge=1, le=16, description="How many.", examples=[2])
+    watts: float | None = Field(default=None, gt=0, le=20_000, description="What one gives.", examples=[2000])
+    min_active: int | None = Field(
+        default=None, ge=1, le=16, description="How many must live for it to run at full load.", examples=[1]
+    )
+    inlet: Literal["c14", "c20", "busbar"] | None = Field(
+        default=None, description="The plug on its cord: c14 goes into C13, c20 into C19.", examples=["c20"]
+    )
+    efficiency: Literal["gold", "platinum", "titanium"] | None = Field(
+        default=None, description="Its 80 PLUS grade.", examples=["titanium"]
+    )
+    inrush_amps: float | None = Field(
+        default=None, gt=0, le=1000, description="Peak of one when it is switched on.", examples=[35]
+    )
+    cables_8pin: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="Separate 8-pin (150 W) cables for GPUs, of all supplies together.",
+        examples=[12],
+    )
+    cables_16pin: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="12V-2x6 (12VHPWR, 600 W) cables for GPUs, of all supplies together.",
+        examples=[4],
+    )
+
+
+class PortGroup(Block):
+    """Network ports of one kind in a machine."""
+
+    count: int = Field(ge=1, le=64, description="How many.", examples=[2])
+    gbit_per_s: float = Field(gt=0, le=10_000, description="Speed of one.", examples=[25])
+    nic: CatalogName | None = Field(
+        default=None, description="The adapter's name in the catalog.", examples=["connectx-7-osfp"]
+    )
+    cage: Cage | None = Field(default=None, description="What is plugged into it.", examples=["sfp28"])
+
+
+class Slot(Block):
+    """A PCI Express slot that a GPU may sit in."""
+
+    position: int = Field(
+        ge=1, le=32, description="Which slot bracket of the chassis, counted from 1.", examples=[1]
+    )
+    lanes: Literal[1, 4, 8, 16] = Field(
+        default=16, description="Lanes that are wired when all slots are used.", examples=[8]
+    )
+
+
+class StorageServed(Block):
+    """What a storage node gives to the others."""
+
+    read_gib_per_s: float | None = Field(
+        default=None, gt=0, le=100_000, description="Reading, GiB a second, of one node.", examples=[40]
+    )
+    write_gib_per_s: float | None = Field(
+        default=None, gt=0, le=100_000, description="Writing, GiB a second, of one node.", examples=[20]
+    )
+    capacity_tb: float | None = Field(
+        default=None, gt=0, le=1_000_000, description="Usable capacity of one node, in TB.", examples=[240]
+    )
 
 
 class Hardware(Block):
-    """One node's processors, memory and GPUs, as the scheduler is told."""
+    """One node's hardware. What is absent is taken from the catalog where the node group names a `model`."""
 
-    sockets: int = Field(default=1, ge=1, le=16, description="Processor sockets.", examples=[2])
-    cores_per_socket: int = Field(ge=1, le=512, description="Cores a socket.", examples=[56])
-    threads_per_core: int = Field(default=1, ge=1, le=8, description="Hardware threads a core.", examples=[2])
-    memory_gib: float = Field(gt=0, le=65536, description="Memory, in GiB.", examples=[2048])
+    sockets: int | None = Field(
+        default=None, ge=1, le=16, description="Processor sockets; 1 if unknown.", examples=[2]
+    )
+    cores_per_socket: int | None = Field(
+        default=None, ge=1, le=512, description="Cores a socket.", examples=[56]
+    )
+    threads_per_core: int | None = Field(
+        default=None, ge=1, le=8, description="Hardware threads a core; 1 if unknown.", examples=[2]
+    )
+    memory_gib: float | None = Field(
+        default=None, gt=0, le=65536, description="Memory, in GiB.", examples=[2048]
+    )
     gpus: Gpus | None = Field(default=None, description="GPUs; absent where there are none.")
+    form: Literal["rack", "tower", "desktop"] | None = Field(
+        default=None, description="What kind of chassis it is.", examples=["tower"]
+    )
+    height_u: float | None = Field(default=None, gt=0, le=60, description="Height in U.", examples=[4])
+    depth_mm: float | None = Field(default=None, gt=0, le=3000, description="Depth.", examples=[737])
+    weight_kg: float | None = Field(default=None, gt=0, le=2000, description="Weight.", examples=[36])
+    cooling: Literal["air", "liquid", "both"] | None = Field(
+        default=None, description="What takes its heat.", examples=["air"]
+    )
+    liquid_share: float | None = Field(
+        default=None, ge=0, le=1, description="Share of the heat that liquid takes.", examples=[0.8]
+    )
+    draw_watts: float | None = Field(
+        default=None,
+        gt=0,
+        le=200_000,
+        description="Most watts at the wall, of the whole machine.",
+        examples=[10200],
+    )
+    base_watts: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        description="Most watts of all but the GPUs, behind the supply; for machines without a figure of the whole.",
+        examples=[450],
+    )
+    supplies: PowerSupplies | None = Field(default=None, description="Power supplies.")
+    ports: list[PortGroup] | None = Field(default=None, description="Network ports.")
+    cpu_lanes: int | None = Field(
+        default=None,
+        ge=4,
+        le=512,
+        description="PCI Express lanes of all processors, for slots.",
+        examples=[128],
+    )
+    gpu_slots_on: Literal["cpu", "switch"] | None = Field(
+        default=None,
+        description="What the GPUs' slots hang on: the processors or a PCIe switch.",
+        examples=["cpu"],
+    )
+    slots: list[Slot] | None = Field(default=None, description="Slots for GPUs.")
+    card_length_max_mm: float | None = Field(
+        default=None, gt=0, le=1000, description="Longest card that the chassis takes.", examples=[330]
+    )
+    card_height_max_mm: float | None = Field(
+        default=None, gt=0, le=500, description="Highest card that the chassis takes.", examples=[140]
+    )
+    cools_passive_cards: bool | None = Field(
+        default=None, description="Whether its fans push air through cards without fans.", examples=[True]
+    )
+    storage: StorageServed | None = Field(default=None, description="What a storage node serves.")
 
 
 class Bmc(Block):
@@ -190,6 +222,73 @@ class Bmc(Block):
         description="Its address: the first of the range, or a range of the same length.",
         examples=["10.78.0.31"],
     )
+    mac: Macs | None = Field(
+        default=None, description="Its MAC address; for a range a list.", examples=["52:54:00:aa:00:01"]
+    )
+    credentials: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = Field(
+        default=None,
+        description="The variable with its user and password, in the vault; never the secret itself.",
+        examples=["bmc_credentials"],
+    )
+
+
+class Disk(Block):
+    """A disk by a rule that finds it: its serial, its WWN, or its size and model."""
+
+    use: Literal["system", "swap", "scratch", "data"] = Field(
+        description="What it is for. Two for system are mirrored.", examples=["system"]
+    )
+    serial: Texts | None = Field(
+        default=None,
+        description="Serial number; for a range a list in the nodes' order.",
+        examples=["S6XNNE0T100001"],
+    )
+    wwn: Texts | None = Field(
+        default=None, description="World wide name; for a range a list.", examples=["0x5002538f00000001"]
+    )
+    size_gb: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="Size, in 10^9 bytes; 5 % off is the same.",
+        examples=[960],
+    )
+    model: Text | None = Field(
+        default=None, description="Model, as the disk says it.", examples=["SAMSUNG MZ1L2960"]
+    )
+    count: int = Field(default=1, ge=1, le=128, description="How many disks the rule finds.", examples=[2])
+
+
+class Power(Block):
+    """What the node may draw, and where it is plugged in."""
+
+    gpu_cap_watts: float | None = Field(
+        default=None, gt=0, le=5000, description="Power limit of each GPU.", examples=[300]
+    )
+    fit_circuit: bool = Field(
+        default=False,
+        description="The highest cap at which every circuit holds, as the plan reckons it.",
+        examples=[True],
+    )
+    pdus: list[Text] | None = Field(
+        default=None,
+        description="The rack's PDU of each supply, in their order; all PDUs in turn if absent.",
+        examples=[["a", "a", "b", "b"]],
+    )
+
+
+class Software(Block):
+    """What runs beneath the jobs on nodes with GPUs. The roles take it from here."""
+
+    kernel: Version | None = Field(default=None, description="Kernel.", examples=["6.12.107"])
+    driver: Version | None = Field(default=None, description="NVIDIA driver.", examples=["580.95.05"])
+    kernel_module: Literal["open", "proprietary"] | None = Field(
+        default=None, description="Flavour of the driver's modules.", examples=["open"]
+    )
+    cuda: list[Version] = Field(default_factory=list, description="CUDA toolkits.", examples=[["12.9"]])
+    fabric_manager: Version | None = Field(
+        default=None, description="Fabric manager; the driver's version if absent.", examples=["580.95.05"]
+    )
 
 
 class Defaults(Block):
@@ -198,28 +297,88 @@ class Defaults(Block):
     platform: Platform | None = Field(default=None, description="See nodes.", examples=["metal"])
     distribution: Distribution | None = Field(default=None, description="See nodes.", examples=["debian-13"])
     hardware: Hardware | None = Field(default=None, description="See nodes.")
+    power: Power | None = Field(default=None, description="What it may draw, and where it is plugged in.")
+    software: Software | None = Field(default=None, description="Kernel, driver and CUDA.")
+    disks: list[Disk] | None = Field(default=None, description="Disks by the rules that find them.")
+
+
+class NodeOwn(Block):
+    """What one node of a range has of its own; see nodes."""
+
+    address: AddressRange | None = Field(default=None, description="See nodes.", examples=["10.77.0.31"])
+    addresses: dict[str, AddressRange] | None = Field(
+        default=None, description="See nodes.", examples=[{"storage": "10.79.0.31"}]
+    )
+    mac: Macs | None = Field(default=None, description="See nodes.", examples=["52:54:00:12:34:56"])
+    serial: Texts | None = Field(default=None, description="See nodes.", examples=["1660224000123"])
+    bmc: Bmc | None = Field(default=None, description="See nodes.")
+    rack: ThingNames | None = Field(default=None, description="See nodes.", examples=["r01"])
+    u: Counts | None = Field(default=None, description="See nodes.", examples=[9])
+    platform: Platform | None = Field(default=None, description="See nodes.", examples=["metal"])
+    distribution: Distribution | None = Field(default=None, description="See nodes.", examples=["debian-13"])
+    hardware: Hardware | None = Field(default=None, description="See nodes.")
+    power: Power | None = Field(default=None, description="See nodes.")
+    software: Software | None = Field(default=None, description="See nodes.")
+    disks: list[Disk] | None = Field(default=None, description="See nodes.")
 
 
 class NodeGroup(Defaults):
     """One node, or a range of nodes that are alike."""
 
-    name: Annotated[Text, AfterValidator(_names)] = Field(
+    name: NodeNames = Field(
         description="A node or a range, in ClusterShell's notation.", examples=["gpu[01-12]"]
     )
     kind: Kind = Field(description="What the nodes are for; gives them their functions.", examples=["gpu"])
+    model: CatalogName | None = Field(
+        default=None,
+        description="The machine's name in the catalog; `hardware` says what differs.",
+        examples=["dgx-h100"],
+    )
     address: AddressRange = Field(
         description="Address on the network `cluster`: the first node's (the others follow by their number), "
         "or a range of the same length.",
         examples=["10.77.0.31", "10.77.0.[31-33]"],
+    )
+    addresses: dict[str, AddressRange] = Field(
+        default_factory=dict,
+        description="Addresses on other networks, by the network's name, as `address` is written.",
+        examples=[{"storage": "10.79.0.31"}],
     )
     mac: Macs | None = Field(
         default=None,
         description="MAC address on the network `cluster`; for a range a list in the nodes' order.",
         examples=["52:54:00:12:34:56"],
     )
+    serial: Texts | None = Field(
+        default=None,
+        description="Serial number of the chassis; for a range a list in the nodes' order.",
+        examples=["1660224000123"],
+    )
     bmc: Bmc | None = Field(default=None, description="Management controllers, one a node.")
+    rack: ThingNames | None = Field(
+        default=None,
+        description="The rack, or a range of racks over which the nodes are spread evenly in their order; `auto` lets "
+        "the plan choose.",
+        examples=["r[01-03]"],
+    )
+    u: Counts | None = Field(
+        default=None,
+        description="The lowest U that the first node of each rack takes, the next stand above it; or a list, one a "
+        "node of a rack. The plan chooses if absent.",
+        examples=[1],
+    )
+    workload: Workload | None = Field(
+        default=None,
+        description="What its GPUs mostly do, which says how much memory they need.",
+        examples=["llm"],
+    )
     functions: list[FunctionName] | None = Field(
         None, description="Replaces the functions that the kind gives.", examples=[["slurm_worker"]]
+    )
+    overrides: dict[NodesThere, NodeOwn] = Field(
+        default_factory=dict,
+        description="What single nodes of the range have of their own, by their name or a range of them.",
+        examples=[{"gpu03": {"serial": "1660224000777"}}],
     )
 
 
@@ -251,15 +410,33 @@ class ClusterFile(PluginOptions):
     plugin: Literal["coldiron.cluster.cluster"] = Field(
         description="Says that this inventory plugin reads the file.", examples=[PLUGIN]
     )
-    name: Annotated[Text, AfterValidator(_word)] = Field(
-        description="The cluster's name.", examples=["hopper"]
+    name: Word = Field(description="The cluster's name.", examples=["hopper"])
+    domain: DomainName = Field(description="DNS domain of the nodes.", examples=["hopper.internal"])
+    site: Site | None = Field(default=None, description="The place, its prices, its own catalog.")
+    feeds: dict[str, Feed] = Field(
+        default_factory=dict,
+        description="The building's independent supplies of electricity, by name.",
+        examples=[{"A": {"volts": 400, "phases": 3, "amps": 250}}],
     )
-    domain: Annotated[Text, AfterValidator(_domain)] = Field(
-        description="DNS domain of the nodes.", examples=["hopper.internal"]
+    rooms: dict[str, Room] = Field(
+        default_factory=dict, description="Rooms by name.", examples=[{"hall1": {"cooling": {"air_kw": 120}}}]
+    )
+    racks: list[RackGroup] = Field(
+        default_factory=list, description="The racks.", examples=[[{"name": "r[01-04]", "units": 48}]]
     )
     networks: dict[str, Network] = Field(
         description="Networks by name; `cluster` is one of them.",
         examples=[{"cluster": {"subnet": "10.77.0.0/24"}}],
+    )
+    fabrics: dict[str, Fabric] = Field(
+        default_factory=dict,
+        description="InfiniBand and RoCE fabrics by name.",
+        examples=[{"compute": {"link_layer": "infiniband", "gbit_per_s": 400, "rails": 8}}],
+    )
+    switches: list[SwitchGroup] = Field(
+        default_factory=list,
+        description="The switches.",
+        examples=[[{"name": "leaf[01-04]", "model": "qm9700", "function": "leaf", "fabric": "compute"}]],
     )
     features: Features = Field(default_factory=Features, description="What the cluster has.")
     defaults: Defaults = Field(default_factory=Defaults, description="What every node group has.")
@@ -267,6 +444,11 @@ class ClusterFile(PluginOptions):
         min_length=1,
         description="The nodes.",
         examples=[[{"name": "head01", "kind": "head", "address": "10.77.0.1"}]],
+    )
+    nodes_csv: FileBeside | None = Field(
+        default=None,
+        description="A CSV file beside cluster.yml with MACs, serials and places of single nodes.",
+        examples=["nodes.csv"],
     )
 
 
@@ -276,12 +458,28 @@ __all__ = [
     "Bmc",
     "ClusterFile",
     "Defaults",
+    "Disk",
+    "Fabric",
     "Features",
+    "Feed",
     "Gpus",
     "Hardware",
+    "MigLayout",
     "Network",
     "NodeGroup",
+    "NodeOwn",
+    "Pdu",
     "PluginOptions",
+    "PortGroup",
+    "Power",
+    "PowerSupplies",
+    "RackGroup",
+    "Room",
+    "Site",
+    "Slot",
+    "Software",
+    "StorageServed",
+    "SwitchGroup",
     "Wrong",
     "check_host_name",
 ]

@@ -47,7 +47,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\
 class Document:
     """A file's plain data, the line of each of its paths, and what was found wrong while reading.
 
-    ``spoilt`` names paths whose value a finding already complains of: checks leave them alone.
+    ``spoilt`` names paths whose value a finding already complains of: checks leave them alone. ``elsewhere`` holds
+    the file and line of paths whose values stand in another file, as a row of a CSV file.
     """
 
     path: str
@@ -55,6 +56,7 @@ class Document:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     spoilt: set[KeyPath] = field(default_factory=set)
+    elsewhere: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
         """The line of ``path``, or of the nearest thing around it."""
@@ -62,9 +64,23 @@ class Document:
             path = path[:-1]
         return self.lines.get(path, 1)
 
+    def place(self, path: KeyPath) -> tuple[str, int]:
+        """The file and line of ``path``, or of the nearest thing around it."""
+        if self.elsewhere:
+            for length in range(len(path), 0, -1):
+                if (found := self.elsewhere.get(path[:length])) is not None:
+                    return found
+        return self.path, self.line(path)
+
+    def where(self, path: KeyPath) -> str:
+        """The place of ``path`` as an editor takes it: ``FILE:LINE``."""
+        file, line = self.place(path)
+        return f"{file}:{line}"
+
     def find(self, path: KeyPath, text: str, code: str) -> None:
         """Note that the value at ``path`` is wrong: ``text`` says how, and what to write instead."""
-        self.findings.append(Finding(self.path, self.line(path), text, code))
+        file, line = self.place(path)
+        self.findings.append(Finding(file, line, text, code))
 
     def is_spoilt(self, path: KeyPath) -> bool:
         """Whether ``path`` or something around it has been complained of."""

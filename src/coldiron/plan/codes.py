@@ -13,6 +13,12 @@ FAMILIES = {
     "CI": "cluster.yml",
     "CR": "options of roles",
     "CS": "secrets",
+    "CH": "a node's hardware",
+    "CP": "electricity and heat",
+    "CU": "racks and space",
+    "CL": "networks and fabrics",
+    "CV": "versions and features",
+    "CA": "what would be better",
     "CN": "nodes, while a run is on",
     "EX": "exit codes",
 }
@@ -22,7 +28,8 @@ FAMILIES = {
 class Page:
     """One code. ``type`` says what to type or do; ``wrong`` and ``right`` may be empty.
 
-    ``whole``: the examples are whole files, else blocks that stand in a sound one.
+    ``whole``: the examples are whole files, else blocks that stand in a sound one, which ``base`` names where there are
+    several. ``source`` says where the rule comes from, for rules of the field.
     """
 
     code: str
@@ -33,6 +40,8 @@ class Page:
     wrong: str = ""
     right: str = ""
     whole: bool = False
+    base: str = ""
+    source: str = ""
 
     @property
     def family(self) -> str:
@@ -43,7 +52,15 @@ class Page:
 @cache
 def pages() -> dict[str, Page]:
     """Every page by its code, in the order of the families."""
-    text = resources.files("coldiron.plan").joinpath("codes.yml").read_text(encoding="utf-8")
-    found = [Page(code=code, **content) for code, content in yaml.safe_load(text).items()]
+    here = resources.files("coldiron.plan")
+    files = [
+        here.joinpath("codes.yml"),
+        *sorted(here.joinpath("pages").iterdir(), key=lambda file: file.name),
+    ]
+    found = [
+        Page(code=code, **content)
+        for file in files
+        for code, content in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).items()
+    ]
     order = list(FAMILIES)
-    return {page.code: page for page in sorted(found, key=lambda page: order.index(page.family))}
+    return {page.code: page for page in sorted(found, key=lambda page: (order.index(page.family), page.code))}

@@ -31,7 +31,7 @@ class Plan:
     @property
     def refused(self) -> bool:
         """Whether a run must not begin."""
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        return any(finding.severity is Severity.REFUSE for finding in self.findings)
 
     def as_data(self) -> dict[str, Any]:
         """The plan as JSON types."""
@@ -96,4 +96,4 @@ def make(inventory: Path, limit: Sequence[str] = (), password_file: Path | None 
 
 def _unresolved(cluster: Cluster, error: Exception) -> Finding:
     message = one_line(str(getattr(error, "message", "") or error))
-    return Finding("CR105", Severity.ERROR, shown_path(cluster.directory), message, "mend the file it names")
+    return Finding("CR105", Severity.REFUSE, shown_path(cluster.directory), message, "mend the file it names")

@@ -138,7 +138,7 @@ def _finding(
     what = f"role {role}: {message}" if role else message
     return Finding(
         code,
-        Severity.ERROR,
+        Severity.REFUSE,
         where,
         what.rstrip("."),
         advice,
@@ -174,14 +174,14 @@ def unreadable(files: Iterable[Path]) -> list[Finding]:
         except ColdironError as error:
             place, _, what = error.message.removeprefix(str(path)).partition(": ")
             found.append(
-                Finding("CR105", Severity.ERROR, shown_path(path) + place, one_line(what), "mend it")
+                Finding("CR105", Severity.REFUSE, shown_path(path) + place, one_line(what), "mend it")
             )
             continue
         if content is not None and not isinstance(content, dict):
             found.append(
                 Finding(
                     "CR105",
-                    Severity.ERROR,
+                    Severity.REFUSE,
                     f"{shown_path(path)}:1",
                     "this is no mapping of variables",
                     "write `name: value` lines",

@@ -70,7 +70,8 @@ def shown_page(page: Page) -> list[str]:
                 "",
                 *textwrap.indent(_printable(example).rstrip("\n"), "    ").splitlines(),
             ]
-    return [*lines, "", *_filled(f"What to do: {page.type}")]
+    lines += ["", *_filled(f"What to do: {page.type}")]
+    return [*lines, "", *_filled(f"Source: {page.source}")] if page.source else lines
 
 
 def _printable(example: str) -> str:

@@ -49,7 +49,7 @@ def look(cluster: Cluster, password_file: Path | None = None) -> Vault:
             vault.findings = [_placeholder(where, fault) for fault in check(values)]
     except ColdironError as error:
         what, _, advice = error.message.removeprefix(f"{where} ").partition("; ")
-        vault.findings.append(Finding("CS101", Severity.ERROR, where, what, advice))
+        vault.findings.append(Finding("CS101", Severity.REFUSE, where, what, advice))
         vault.locked = True
         return vault
     vault.password = password
@@ -69,12 +69,12 @@ def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     where = shown_path(cluster.directory / VAULT_FILE)
     what = "the cluster has no secrets" if len(names) == len(SECRETS) else f"no {', '.join(names)}"
     advice = f"type: coldiron secrets init -i {shown_path(cluster.directory)}"
-    return [Finding("CS102", Severity.ERROR, where, what, advice)]
+    return [Finding("CS102", Severity.REFUSE, where, what, advice)]
 
 
 def _placeholder(where: str, fault: str) -> Finding:
     what, _, advice = fault.partition("; ")
-    return Finding("CS103", Severity.ERROR, where, what, advice)
+    return Finding("CS103", Severity.REFUSE, where, what, advice)
 
 
 def _leaves(value: object) -> list[str]:

@@ -263,11 +263,11 @@ def test_the_command(app: typer.Typer, inventory: Path) -> None:
 
 
 def test_findings_are_cut_where_nobody_reads_on() -> None:
-    many = [Finding("CR103", Severity.ERROR, f"f:{n}", "x") for n in range(150)]
+    many = [Finding("CR103", Severity.REFUSE, f"f:{n}", "x") for n in range(150)]
     text = shown_findings(Plan(Path("x"), findings=many))
     assert "150 things" in text
     assert "... and 50 more; --json has them all" in text
 
 
 def test_a_warning_refuses_nothing() -> None:
-    assert not Plan(Path("x"), findings=[Finding("CR103", Severity.WARNING, "f", "x")]).refused
+    assert not Plan(Path("x"), findings=[Finding("CR103", Severity.WARN, "f", "x")]).refused
