@@ -1,15 +1,13 @@
-"""Every code of the offline checks: its page's wrong example yields it on the line of the example, its right one, a near
-miss, does not, and the base that both stand on is sound.
-"""
+"""Every code of the offline checks: its wrong example yields it where it stands, its near miss does not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from cases import BASES, base, found, line_of, text_of
 
 from coldiron.plan.codes import Page, pages
+from tests.plan.cases import BASES, base, found, line_of, text_of
 
 OFFLINE = [page for page in pages().values() if page.family in BASES and page.wrong]
 
