@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coldiron.errors import ColdironError
 from coldiron.inventory import FILE_NAMES, find, load
+from coldiron.inventory.hardware import gres_type
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def from_cluster(path: Path) -> RackSpec:
                 distribution=node.distribution,
                 kind=node.kind,
                 gpu_count=gpus.count if gpus else 0,
-                gpu_type=gpus.type if gpus else None,
+                gpu_type=gres_type(gpus) if gpus else None,
             )
         )
     return RackSpec(
