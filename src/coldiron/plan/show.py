@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coldiron.inventory.findings import SHOWN_AT_MOST, shown_path
 from coldiron.inventory.ranges import fold
 from coldiron.plan.codes import FAMILIES, Page
-from coldiron.plan.make import Plan
+from coldiron.plan.data import Plan
 
 _WIDTH = 88
 
