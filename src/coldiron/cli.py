@@ -15,6 +15,7 @@ from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
 from coldiron.plan.cli import register as register_plan
 from coldiron.rack.cli import app as rack_app
+from coldiron.rack.rehearse_cli import register as register_rehearse
 from coldiron.run.cli import register as register_run
 from coldiron.secrets.cli import app as secrets_app
 from coldiron.verify.cli import register as register_verify
@@ -32,6 +33,7 @@ app = typer.Typer(
 register_run(app)
 register_plan(app)
 app.add_typer(rack_app, name="rack")
+register_rehearse(app)
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
 register_verify(app)
