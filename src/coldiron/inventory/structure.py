@@ -89,6 +89,7 @@ class Structure:
         self._feeds_and_rooms()
         names = {node.name for node in nodes}
         self._fabrics(names)
+        self._shared_ports()
         switches = {switch.name for switch in self.switches}
         for index, group in self.parts.switch_groups:
             path: KeyPath = ("switches", index)
@@ -102,6 +103,13 @@ class Structure:
                 )
             for position, plug in enumerate(group.plugs or ()):
                 self._there((*path, "plugs", position, "to"), plug.to, names | switches, "node or switch")
+                if plug.network is not None:
+                    self.judge.known(
+                        (*path, "plugs", position, "network"),
+                        "network of this switch",
+                        plug.network,
+                        group.networks,
+                    )
                 if plug.cable is not None and plug.cable not in self.catalog.cables:
                     absent(
                         self.judge,
@@ -153,6 +161,20 @@ class Structure:
         for name in self.parts.site.prices:
             if name not in self.catalog.entries() and self.catalog.servers:
                 absent(self.judge, ("site", "prices", name), "entry", name, self.catalog.entries())
+
+    def _shared_ports(self) -> None:
+        """Note networks that share the ports of one that has none of its own."""
+        networks = self.parts.networks
+        for name, network in networks.items():
+            path: KeyPath = ("networks", name, "port_of")
+            if network.port_of is None or not self.judge.known(path, "network", network.port_of, networks):
+                continue
+            if networks[network.port_of].port_of is not None:
+                self.judge.find(
+                    path,
+                    f"`{network.port_of}` has no ports of its own; write the network that has them",
+                    "CI223",
+                )
 
     def _fabrics(self, names: set[str]) -> None:
         for name, fabric in self.parts.fabrics.items():

@@ -52,6 +52,19 @@ class Network(Block):
     gbit_per_s: float | None = Field(
         default=None, gt=0, le=10_000, description="Speed of a node's port on it.", examples=[25]
     )
+    links: int = Field(
+        default=1,
+        ge=1,
+        le=8,
+        description="Links of each node to it, to different switches where there are several.",
+        examples=[2],
+    )
+    port_of: Text | None = Field(
+        default=None,
+        description="The network whose ports of the nodes it shares, told apart by its VLAN; ports of its own if "
+        "absent.",
+        examples=["cluster"],
+    )
 
 
 class Fabric(Block):
@@ -109,6 +122,11 @@ class Plug(Block):
         description="Into how many links each cage is split; as many as the model's cages hold if absent.",
         examples=[2],
     )
+    network: Text | None = Field(
+        default=None,
+        description="Which of the switch's networks it is for; its fabric, or its first network, if absent.",
+        examples=["bmc"],
+    )
     cable: CatalogName | None = Field(
         default=None, description="The cable's name in the catalog.", examples=["mcp4y10-n"]
     )
@@ -149,7 +167,7 @@ class SwitchGroup(Block):
     rails: Counts | None = Field(
         default=None,
         description="The rails whose links come to these leaves, in the switches' order: one rail a switch, or the "
-        "same list for all. All rails, in turn, if absent.",
+        "same list for all. Shared out evenly if absent.",
         examples=[[1, 2, 3, 4]],
     )
     ports: int | None = Field(
@@ -163,7 +181,8 @@ class SwitchGroup(Block):
         default=None,
         ge=0,
         le=512,
-        description="Links from each leaf to all spines together; as many as its links down if absent.",
+        description="Links from each leaf to all spines together. If absent: as many as the fabric's oversubscription "
+        "asks for, and one a spine where a switch carries networks only.",
         examples=[32],
     )
     plugs: list[Plug] | None = Field(

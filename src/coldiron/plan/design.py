@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from coldiron.inventory.cluster import Cluster, Node, Rack, SwitchUnit
 from coldiron.inventory.hardware import Build
@@ -17,6 +18,9 @@ from coldiron.inventory.ranges import fold
 from coldiron.inventory.source import KeyPath
 from coldiron.plan.findings import Figure, Finding, Severity
 from coldiron.plan.results import Link, Position, PowerPlan
+
+if TYPE_CHECKING:
+    from coldiron.plan.links import Cabling
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,13 @@ class Design:
         from coldiron.plan.links import links
 
         return links(self)
+
+    @cached_property
+    def cabling(self) -> Cabling:
+        """The links with what they are made of: ports, cages, leaves and spines."""
+        from coldiron.plan.links import cabling
+
+        return cabling(self)
 
     @cached_property
     def power(self) -> PowerPlan:

@@ -1,11 +1,343 @@
-"""The links of fabrics and networks: plugged as the file says, else by rail."""
+"""The links of fabrics and networks: plugged as the file says, else by rule.
+
+By rule a node's port n of a fabric goes to a leaf of rail n; where several serve it, the nodes are shared out among
+them in blocks of their order. A node's port of a network goes to a switch in its own rack, else to the one with the
+fewest links. Each leaf's links up are shared out evenly over its spines. Ports are filled in order: links to nodes,
+then, from the next whole cage, links to spines.
+"""
 
 from __future__ import annotations
 
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from coldiron.inventory.cluster import Node, SwitchUnit
+from coldiron.inventory.source import KeyPath
+from coldiron.plan.cabling import Claim, Faceplate, Fault, Plugged, faceplate, lower_first, read_plugs, shared
 from coldiron.plan.design import Design
-from coldiron.plan.results import Link
+from coldiron.plan.fabric import Plane, planes, rack_of
+from coldiron.plan.place import run_length
+from coldiron.plan.results import End, Link
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Nodes whose port of this rail comes to no leaf."""
+
+    plane: Plane
+    rail: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cabling:
+    """All links, and what they are made of: what each switch holds (``faces``), what is on what (``planes``).
+
+    ``down`` counts the links to nodes of each fabric and network, ``up`` those of each pair of switches, the lower one
+    first; ``faults`` are what `plugs` gets wrong.
+    """
+
+    planes: Mapping[KeyPath, Plane]
+    faces: Mapping[str, Faceplate]
+    links: tuple[Link, ...]
+    down: Mapping[KeyPath, int]
+    up: Mapping[tuple[str, str], int]
+    faults: tuple[Fault, ...] = ()
+    unserved: tuple[Unserved, ...] = ()
 
 
 def links(design: Design) -> tuple[Link, ...]:
-    """See the module."""
-    return ()
+    """Every link of the fabrics, and of the networks that have switches; see the module."""
+    return design.cabling.links
+
+
+def cabling(design: Design) -> Cabling:
+    """The links with what they are made of."""
+    return _Draft(design).drawn()
+
+
+@dataclass
+class _Draft:
+    design: Design
+    faces: dict[str, Faceplate] = field(init=False)
+    planes: dict[KeyPath, Plane] = field(init=False)
+    plugged: Plugged = field(init=False)
+    links: list[Link] = field(default_factory=list)
+    unserved: list[Unserved] = field(default_factory=list)
+    down: dict[KeyPath, int] = field(default_factory=dict)
+    up: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.faces = {unit.name: faceplate(unit) for unit in self.design.cluster.switches}
+        self.planes = planes(self.design)
+        self.order = {name: index for index, name in enumerate(self.faces)}
+        self.plugged = read_plugs(self.faces, self.planes)
+        self._lengths: dict[tuple[str, str], float | None] = {}
+
+    def drawn(self) -> Cabling:
+        """Draw everything: what is plugged first, then down, then up."""
+        for claim in self.plugged.claims:
+            self._claimed(claim)
+        by_hand = {(claim.plane.path, claim.face.unit.name) for claim in self.plugged.claims}
+        for plane in self.planes.values():
+            if not plane.carried:
+                continue
+            downward = self._by_rail(plane, by_hand) if plane.fabric else self._by_rack(plane, by_hand)
+            for unit, ports in downward:
+                self._down(plane, self.faces[unit.name], ports)
+        self._plugged_switches()
+        for face in self.faces.values():
+            if face.unit.group.function != "spine":
+                self._up(face)
+        return Cabling(
+            self.planes,
+            self.faces,
+            tuple(self.links),
+            self.down,
+            self.up,
+            tuple(self.plugged.faults),
+            tuple(self.unserved),
+        )
+
+    def _claimed(self, claim: Claim) -> None:
+        face, plug = claim.face, claim.plug
+        name = face.unit.name
+        length = plug.length_m if plug.length_m is not None else run_length(self.design, claim.node, name)
+        face.down += 1
+        self._count(claim.plane, 1)
+        self.links.append(
+            Link(
+                claim.plane.name,
+                End(claim.node, claim.rail),
+                End(name, claim.slot + 1, face.label(claim.slot)),
+                claim.plane.gbit_per_s,
+                claim.rail if claim.plane.fabric else None,
+                plug.cable,
+                length,
+                planned=False,
+            )
+        )
+
+    def _count(self, plane: Plane, number: int) -> None:
+        self.down[plane.path] = self.down.get(plane.path, 0) + number
+
+    def _left(self, plane: Plane, rail: int) -> Sequence[Node]:
+        """The nodes whose port of this rail is not plugged by hand."""
+        taken = self.plugged.taken
+        if not taken:
+            return plane.nodes
+        return [node for node in plane.nodes if (plane.path, node.name, rail) not in taken]
+
+    def _by_rail(
+        self, plane: Plane, by_hand: set[tuple[KeyPath, str]]
+    ) -> Iterator[tuple[SwitchUnit, list[tuple[str, int]]]]:
+        """Which ports of nodes come to which leaf of a fabric."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for rail, serving in plane.serving.items():
+            nodes = self._left(plane, rail)
+            leaves = [unit for unit in serving if (plane.path, unit.name) not in by_hand]
+            if nodes and not leaves:
+                self.unserved.append(Unserved(plane, rail, tuple(node.name for node in nodes)))
+                continue
+            for index, unit in enumerate(leaves):
+                first, last = (len(nodes) * at // len(leaves) for at in (index, index + 1))
+                found.setdefault(unit.name, []).extend((node.name, rail) for node in nodes[first:last])
+        for unit in plane.leaves:
+            if unit.name in found:
+                yield unit, found[unit.name]
+
+    def _by_rack(
+        self, plane: Plane, by_hand: set[tuple[KeyPath, str]]
+    ) -> Iterator[tuple[SwitchUnit, list[tuple[str, int]]]]:
+        """Which ports of nodes come to which switch of a network."""
+        units = [unit for unit in plane.leaves if (plane.path, unit.name) not in by_hand]
+        found: dict[str, list[tuple[str, int]]] = {unit.name: [] for unit in units}
+        in_rack: dict[str, list[int]] = {}
+        for index, unit in enumerate(units):
+            rack = rack_of(self.design, unit)
+            if rack is not None:
+                in_rack.setdefault(rack, []).append(index)
+        elsewhere: list[tuple[Node, int]] = []
+        for rail in range(1, plane.rails + 1):
+            turn = dict.fromkeys(in_rack, rail - 1)
+            for node in self._left(plane, rail):
+                rack = rack_of(self.design, node) if in_rack else None
+                here = in_rack.get(rack) if rack is not None else None
+                if not here or rack is None:
+                    elsewhere.append((node, rail))
+                    continue
+                # The next switch of the rack, and for a node's second port another one than for its first.
+                found[units[here[turn[rack] % len(here)]].name].append((node.name, rail))
+                turn[rack] += 1
+        if elsewhere and not units:
+            nodes = tuple(dict.fromkeys(node.name for node, _ in elsewhere))
+            self.unserved.append(Unserved(plane, 1, nodes))
+            return
+        heap = [(len(found[unit.name]), index) for index, unit in enumerate(units)]
+        heapq.heapify(heap)
+        for node, rail in elsewhere:
+            number, index = heap[0]
+            found[units[index].name].append((node.name, rail))
+            heapq.heapreplace(heap, (number + 1, index))
+        for unit in units:
+            if found[unit.name]:
+                yield unit, found[unit.name]
+
+    def _down(self, plane: Plane, face: Faceplate, ports: list[tuple[str, int]]) -> None:
+        name, gbit = face.unit.name, plane.gbit_per_s
+        rails = plane.fabric is not None
+        design, label = self.design, face.label
+        face.down += len(ports)
+        self._count(plane, len(ports))
+        self.links.extend(
+            Link(
+                plane.name,
+                End(node, rail),
+                End(name, slot + 1, label(slot)),
+                gbit,
+                rail if rails else None,
+                None,
+                run_length(design, node, name),
+            )
+            for (node, rail), slot in zip(ports, face.take(len(ports)), strict=True)
+        )
+
+    def _plugged_switches(self) -> None:
+        """The links between switches that the file plugs, from either end or both."""
+        for one, other in self.plugged.ends:
+            lower = lower_first(self.faces[one].unit, self.faces[other].unit, self.order)
+            a, b = (one, other) if lower else (other, one)
+            if (a, b) in self.up:
+                continue
+            mine, theirs = self.plugged.ends.get((a, b)), self.plugged.ends.get((b, a))
+            if mine and theirs and len(mine) != len(theirs):
+                self._disagree(a, b, len(mine), len(theirs))
+            number = min(len(slots) for slots in (mine, theirs) if slots)
+            plugs = [plug for _, plug in (mine or theirs or ())][:number]
+            ours = [slot for slot, _ in mine][:number] if mine else self.faces[a].take(number)
+            yours = [slot for slot, _ in theirs][:number] if theirs else self.faces[b].take(number)
+            path = shared(self.faces[a].unit, self.faces[b].unit)
+            assert path is not None
+            self._between(self.planes.get(path), str(path[-1]), a, b, ours, yours)
+            at = len(self.links) - number
+            for index, plug in enumerate(plugs, at):
+                self.links[index] = _by_hand(self.links[index], plug.cable, plug.length_m)
+
+    def _disagree(self, a: str, b: str, here: int, there: int) -> None:
+        path = (*self.faces[a].unit.path, "plugs")
+        what = f"{a} has {here} links to {b}, whose plugs have {there} to {a}"
+        self.plugged.faults.append(
+            Fault("CL146", path, what, "write one of the two, or both alike", f"switch {a}")
+        )
+
+    def _up(self, face: Faceplate) -> None:
+        """The links of a leaf to its spines, by rule: none where the file plugs any."""
+        unit = face.unit
+        plane = self.planes.get(("fabrics", unit.group.fabric)) if unit.group.fabric else None
+        spines = list(plane.spines) if plane else []
+        if not spines:
+            plane = None
+            carried = [self.planes.get(("networks", name)) for name in unit.group.networks]
+            spines = list(dict.fromkeys(spine for one in carried if one for spine in one.spines))
+        if any((unit.name, spine.name) in self.up for spine in spines):
+            return
+        spines = [spine for spine in spines if not spine.group.plugs]
+        if not spines:
+            return
+        number = wanted_up(face, plane, len(spines))
+        face.begin_cage(number)
+        each, more = divmod(number, len(spines))
+        # What does not divide goes to other spines from leaf to leaf.
+        turn = self._turn
+        for index, spine in enumerate(spines):
+            count = each + ((index - turn) % len(spines) < more)
+            if count:
+                path = shared(unit, spine)
+                name = str(path[-1]) if path else ""
+                other = self.faces[spine.name]
+                joins = self.planes.get(path) if path else None
+                self._between(joins, name, unit.name, spine.name, face.take(count), other.take(count))
+        self._turn = (turn + more) % len(spines)
+
+    _turn: int = 0
+
+    def _between(
+        self, plane: Plane | None, network: str, a: str, b: str, ours: Sequence[int], yours: Sequence[int]
+    ) -> None:
+        """Links between two switches, ``a`` the lower one."""
+        one, other = self.faces[a], self.faces[b]
+        gbit = plane.gbit_per_s if plane else None
+        length = run_length(self.design, a, b)
+        one.up += len(ours)
+        other.down += len(ours)
+        self.up[a, b] = self.up.get((a, b), 0) + len(ours)
+        self.links.extend(
+            Link(
+                network,
+                End(a, here + 1, one.label(here)),
+                End(b, there + 1, other.label(there)),
+                gbit,
+                None,
+                None,
+                length,
+            )
+            for here, there in zip(ours, yours, strict=True)
+        )
+
+
+def wanted_up(face: Faceplate, plane: Plane | None, spines: int) -> int:
+    """How many links a leaf has to its spines: what the file says, else what the fabric's promise asks for."""
+    if face.unit.group.uplinks is not None:
+        return face.unit.group.uplinks
+    if plane is None or plane.fabric is None:
+        return spines
+    return math.ceil(face.down / plane.fabric.oversubscription)
+
+
+def _by_hand(link: Link, cable: str | None, length: float | None) -> Link:
+    return Link(
+        link.network,
+        link.a,
+        link.b,
+        link.gbit_per_s,
+        link.rail,
+        cable,
+        link.length_m if length is None else length,
+        planned=False,
+    )
+
+
+def link_data(design: Design, every: bool = False) -> dict[str, Any]:
+    """The links as JSON types: counts by fabric, network and switch; with ``every`` the list of them all too."""
+    drawn = design.cabling
+    data: dict[str, Any] = {
+        "count": len(drawn.links),
+        "fabrics": {},
+        "networks": {},
+        "switches": {
+            name: {"ports": face.ports, "down": face.down, "up": face.up, "free": face.free}
+            for name, face in drawn.faces.items()
+        },
+    }
+    between: Counter[KeyPath | None] = Counter()
+    for (a, b), number in drawn.up.items():
+        between[shared(drawn.faces[a].unit, drawn.faces[b].unit)] += number
+    for plane in drawn.planes.values():
+        entry = {
+            "nodes": len(plane.nodes),
+            "gbit_per_s": plane.gbit_per_s,
+            "leaves": len(plane.leaves),
+            "spines": len(plane.spines),
+            "down": drawn.down.get(plane.path, 0),
+            "up": between[plane.path],
+        }
+        if plane.fabric is not None:
+            entry["rails"] = plane.rails
+        data["fabrics" if plane.fabric else "networks"][plane.name] = entry
+    if every:
+        data["list"] = [asdict(link) for link in drawn.links]
+    return data
