@@ -185,6 +185,7 @@ class Gpu(Entry):
 
     ``kernel_module``: whether the open flavour of the driver's modules must be used, may be, or cannot be.
     ``fabric``: the services that its NVLink fabric needs; an empty list is a GPU that needs none.
+    ``spike_watts`` is the most that was measured of a card at its ``tdp_watts``, for less than 20 ms.
     ``memory_gb_per_s`` and ``peak_bf16_tflops`` (dense) are the data sheet's; ``expected`` is what is measured.
     """
 
@@ -199,6 +200,7 @@ class Gpu(Entry):
     tdp_watts: Amount | None = None
     power_limit_min_watts: Amount | None = None
     power_limit_max_watts: Amount | None = None
+    spike_watts: Amount | None = None
     form_factor: FormFactor = FormFactor()
     pcie: Pcie = Pcie()
     nvlink: Nvlink = Nvlink()
@@ -228,8 +230,8 @@ def _parts(version: str) -> tuple[int, ...]:
 class Supplies(Record):
     """Power supplies. ``min_active``: how many must run for it to run at full load.
 
-    ``inrush_amps`` is one supply's peak; ``cables_8pin`` and ``cables_16pin`` are the separate cables for GPUs, of all
-    supplies together.
+    ``inrush_amps`` is one supply's peak, ``spike_watts`` the most that it gives for a moment; ``cables_8pin`` and
+    ``cables_16pin`` are the separate cables for GPUs, of all supplies together.
     """
 
     count: Count | None = None
@@ -238,6 +240,7 @@ class Supplies(Record):
     inlet: Literal["c14", "c20", "busbar"] | None = None
     efficiency: Literal["gold", "platinum", "titanium"] | None = None
     inrush_amps: Amount | None = None
+    spike_watts: Amount | None = None
     cables_8pin: Count | None = None
     cables_16pin: Count | None = None
 
@@ -280,6 +283,7 @@ class Server(Entry):
     memory_gib: Amount | None = None
     cpu_lanes: Count | None = None
     slots: tuple[CardSlot, ...] | None = None
+    brackets: Annotated[int, Field(ge=1, le=64)] | None = None
     card_length_max_mm: Amount | None = None
     card_height_max_mm: Amount | None = None
     cools_passive_cards: bool | None = None

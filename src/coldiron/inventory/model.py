@@ -94,6 +94,13 @@ class PowerSupplies(Block):
     inrush_amps: float | None = Field(
         default=None, gt=0, le=1000, description="Peak of one when it is switched on.", examples=[35]
     )
+    spike_watts: float | None = Field(
+        default=None,
+        gt=0,
+        le=40_000,
+        description="Most that one gives for a moment; its watts if unknown, twice as much by ATX 3.",
+        examples=[3200],
+    )
     cables_8pin: int | None = Field(
         default=None,
         ge=0,
@@ -203,6 +210,9 @@ class Hardware(Block):
         examples=["cpu"],
     )
     slots: list[Slot] | None = Field(default=None, description="Slots for GPUs.")
+    brackets: int | None = Field(
+        default=None, ge=1, le=64, description="Slot brackets of the chassis, used or not.", examples=[8]
+    )
     card_length_max_mm: float | None = Field(
         default=None, gt=0, le=1000, description="Longest card that the chassis takes.", examples=[330]
     )
