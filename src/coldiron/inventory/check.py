@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,7 +39,7 @@ from coldiron.inventory.model import (
     Site,
     SwitchGroup,
 )
-from coldiron.inventory.ranges import MAX_NODES, Names, expand_names
+from coldiron.inventory.ranges import MAX_NAMES, MAX_NODES, Names, TooManyNames, bounded, expand_names
 from coldiron.inventory.source import Document, KeyPath
 from coldiron.inventory.structure import Structure
 
@@ -46,6 +48,15 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 def build(document: Document, path: Path) -> Cluster:
     """The cluster that ``document`` describes. Raises InventoryError with every finding at once."""
+    try:
+        with bounded():
+            return _build(document, path)
+    except TooManyNames:
+        document.find((), f"the ranges make more than {MAX_NAMES} names in all; write fewer", "CI108")
+        raise InventoryError(document.findings) from None
+
+
+def _build(document: Document, path: Path) -> Cluster:
     data = document.data
     if not isinstance(data, dict):
         document.find(
@@ -213,7 +224,7 @@ def _networks(judge: Judge, networks: Mapping[str, Network]) -> None:
         judge.find(
             ("networks",), "no network is called `cluster`; rename the one that the nodes are on", "CI201"
         )
-    placed: list[tuple[str, IPv4Network]] = []
+    placed: list[tuple[IPv4Network, str]] = []
     for name, network in networks.items():
         path: KeyPath = ("networks", name)
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
@@ -223,14 +234,18 @@ def _networks(judge: Judge, networks: Mapping[str, Network]) -> None:
                 "CI106",
             )
         subnet = IPv4Network(network.subnet)
-        for other_name, other in placed:
+        order = bisect(placed, subnet, key=itemgetter(0))
+        # Those that are placed overlap no other, so that only its neighbours can be in its way.
+        for other, other_name in placed[max(order - 1, 0) : order + 1]:
             if subnet.overlaps(other):
                 judge.find(
                     (*path, "subnet"),
                     f"{subnet} overlaps {other} of the network `{other_name}`; give each its own",
                     "CI202",
                 )
-        placed.append((name, subnet))
+                break
+        else:
+            placed.insert(order, (subnet, name))
         if network.gateway is not None:
             gateway = (*path, "gateway")
             judge.inside(gateway, [IPv4Address(network.gateway)], name)

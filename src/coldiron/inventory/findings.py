@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from coldiron.errors import ColdironError
 
 # A file made by a broken generator can be wrong on every line; nobody reads more than this.
 SHOWN_AT_MOST = 100
+# Nobody mends more at once, and each costs a search for the nearest word: reading ends here.
+MAX_FINDINGS = 500
 _VALUE_AT_MOST = 60
+# Among more choices only those that are one letter off are looked for.
+_COMPARED_AT_MOST = 500
 
 
 @dataclass(frozen=True, order=True)
@@ -44,7 +49,8 @@ class InventoryError(ColdironError):
         shown = [str(finding) for finding in self.findings[:SHOWN_AT_MOST]]
         if len(self.findings) > SHOWN_AT_MOST:
             shown.append(f"... and {len(self.findings) - SHOWN_AT_MOST} more like these")
-        head = f"{len(self.findings)} things to mend before anything runs\n" if len(self.findings) > 1 else ""
+        number = f"{len(self.findings)}{' or more' if len(self.findings) >= MAX_FINDINGS else ''}"
+        head = f"{number} things to mend before anything runs\n" if len(self.findings) > 1 else ""
         super().__init__(head + "\n".join(shown))
 
 
@@ -73,16 +79,30 @@ def nearest(wrong: str, known: Iterable[str]) -> str | None:
     """The one of ``known`` that ``wrong`` is a misspelling of; None where nothing comes close."""
     lowered = {choice.lower(): choice for choice in known}
     # difflib is quadratic: a megabyte of nonsense is no misspelling.
-    near = difflib.get_close_matches(wrong.lower()[:80], lowered, n=1, cutoff=0.6)
+    word = wrong.lower()[:80]
+    if len(lowered) > _COMPARED_AT_MOST:
+        return next((lowered[other] for other in _one_edit_away(word) if other in lowered), None)
+    near = difflib.get_close_matches(word, lowered, n=1, cutoff=0.6)
     return lowered[near[0]] if near else None
+
+
+def _one_edit_away(word: str) -> Iterator[str]:
+    """What ``word`` may have been meant as: a letter twisted, left out, in excess or wrong."""
+    for at in range(len(word) + 1):
+        before, here, after = word[:at], word[at : at + 1], word[at + 1 :]
+        yield before + after[:1] + here + after[1:]
+        yield before + after
+        for letter in "0123456789-abcdefghijklmnopqrstuvwxyz":
+            yield before + letter + after
+            yield before + letter + here + after
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """``did you mean `x`?``, or the list of what is known where nothing comes close."""
-    choices = sorted(known)
+    choices = known if isinstance(known, Collection) else list(known)
     if near := nearest(wrong, choices):
         return f"did you mean `{near}`?"
     if not choices:
         return "there is none to choose from"
-    listed = ", ".join(choices[:40])
+    listed = ", ".join(heapq.nsmallest(40, choices))
     return f"write one of: {listed}" + (", ..." if len(choices) > 40 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
 from coldiron.inventory.findings import did_you_mean, shown
@@ -85,9 +85,11 @@ class Judge:
 
     def known(self, path: KeyPath, what: str, name: str, known: Iterable[str]) -> bool:
         """Whether ``name`` is one of ``known``; a finding if not. ``what`` says what it names, as `rack`."""
-        choices = list(known)
+        choices = known if isinstance(known, Collection) else list(known)
         if name in choices:
             return True
+        if self.document.full:
+            return False
         advice = did_you_mean(name, choices) if choices else f"write the {what} first, or leave this out"
         self.find(path, f"there is no {what} `{shown(name)}`; {advice}", "CI219")
         return False

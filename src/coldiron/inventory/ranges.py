@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
@@ -10,6 +13,9 @@ from typing import cast
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 MAX_NODES = 20_000
+# Of all ranges of a file together, however often each is looked at: twenty thousand nodes need a tenth.
+MAX_NAMES = 1_000_000
+_MAX_CHARACTERS = 400_000
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?:/([0-9]{1,4}))?")
@@ -18,6 +24,23 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
 
 class RangeError(ValueError):
     """A range that cannot be read; the text says what to write."""
+
+
+class TooManyNames(Exception):
+    """The ranges of one file make more than ``MAX_NAMES`` names: whoever bounds them says so."""
+
+
+_made: ContextVar[list[int] | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Within, all ranges together make no more than ``MAX_NAMES`` names. Raises TooManyNames where they would."""
+    token = _made.set([0])
+    try:
+        yield
+    finally:
+        _made.reset(token)
 
 
 @dataclass(frozen=True)
@@ -35,8 +58,9 @@ class Names:
 def _size(text: str) -> int:
     """How many names ``text`` stands for, counted without making them. Raises RangeError."""
     total = 0
-    # Commas part names outside brackets only.
-    for part in re.split(r",(?![^\[]*\])", text):
+    if len(text) > _MAX_CHARACTERS:
+        raise RangeError(f"{len(text)} characters are too long for a range; write e.g. gpu[01-12]")
+    for part in _parts(text):
         size = 1
         rest = _BRACKETS.sub("", part)
         if "[" in rest or "]" in rest:
@@ -49,6 +73,20 @@ def _size(text: str) -> int:
         if total > MAX_NODES:
             raise RangeError(f"`{part}` makes more than {MAX_NODES} nodes; write a smaller range")
     return total
+
+
+def _parts(text: str) -> Iterator[str]:
+    """``text`` at its commas that stand outside brackets."""
+    part: list[str] = []
+    inside = False
+    for piece in re.split(r"([\[\],])", text):
+        if piece == "," and not inside:
+            yield "".join(part)
+            part.clear()
+            continue
+        inside = piece == "[" or (inside and piece != "]")
+        part.append(piece)
+    yield "".join(part)
 
 
 def _range_size(piece: str, whole: str) -> int:
@@ -71,6 +109,10 @@ def _range_size(piece: str, whole: str) -> int:
 def expand(text: str) -> tuple[str, ...]:
     """All that ``text`` stands for, in ClusterShell's order. Raises RangeError."""
     expected = _size(text)
+    if (made := _made.get()) is not None:
+        made[0] += expected
+        if made[0] > MAX_NAMES:
+            raise TooManyNames
     try:
         # `@group` must never ask the controller's own ClusterShell configuration.
         names = tuple(cast("list[str]", list(NodeSet(text, resolver=RESOLVER_NOGROUP))))

@@ -16,13 +16,15 @@ from pathlib import Path
 
 import yaml
 
-from coldiron.inventory.findings import Finding, InventoryError, shown, shown_path
+from coldiron.inventory.findings import MAX_FINDINGS, Finding, InventoryError, shown, shown_path
 
-MAX_BYTES = 2 * 1024 * 1024
+# 10,000 nodes that a program wrote one by one, each with MAC, BMC, serial and its disks', are some 6 MB.
+MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 20
-# Values after anchors are written out: far more than 1,000 nodes need, far less than hurts.
-MAX_VALUES = 200_000
-_MAX_FINDINGS = 1000
+# Values after anchors are written out. Those 10,000 nodes have some 250,000: more than they need, less than hurts.
+MAX_VALUES = 400_000
+# Of one list or mapping: no more nodes than that can be there either.
+MAX_ENTRIES = 20_000
 
 Key = str | int
 KeyPath = tuple[Key, ...]
@@ -77,10 +79,16 @@ class Document:
         file, line = self.place(path)
         return f"{file}:{line}"
 
+    @property
+    def full(self) -> bool:
+        """Whether no more is noted: there is more to mend than anybody reads."""
+        return len(self.findings) >= MAX_FINDINGS
+
     def find(self, path: KeyPath, text: str, code: str) -> None:
         """Note that the value at ``path`` is wrong: ``text`` says how, and what to write instead."""
-        file, line = self.place(path)
-        self.findings.append(Finding(file, line, text, code))
+        if not self.full:
+            file, line = self.place(path)
+            self.findings.append(Finding(file, line, text, code))
 
     def is_spoilt(self, path: KeyPath) -> bool:
         """Whether ``path`` or something around it has been complained of."""
@@ -97,7 +105,7 @@ class _Broken(Exception):
         self.code = code
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """One YAML node: a scalar with its ``text``, a list with ``items`` or a mapping with ``pairs``."""
 
@@ -204,6 +212,7 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
     stack: list[_Node] = []
     pending_keys: list[_Node | None] = []
     documents = 0
+    made = 0
     for event in events:
         mark = event.start_mark
         line = mark.line + 1 if mark else 0
@@ -236,6 +245,10 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
             continue
         if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent) and event.anchor:
             anchors[event.anchor] = node
+        made += 1
+        # A mapping's keys are nodes as well.
+        if made > 2 * MAX_VALUES:
+            raise _Broken(line, f"more than {MAX_VALUES} values up to here; write ranges", "CI001")
         if not stack:
             root = node
         else:
@@ -262,6 +275,8 @@ def _attach(parent: _Node, pending_keys: list[_Node | None], node: _Node) -> Non
     else:
         parent.pairs.append((key, node))
         pending_keys[-1] = None
+    if max(len(parent.items), len(parent.pairs)) > MAX_ENTRIES:
+        raise _Broken(node.line, f"more than {MAX_ENTRIES} entries in one block; write ranges", "CI001")
 
 
 def _explain(error: yaml.YAMLError, text: str) -> _Broken:
@@ -318,7 +333,7 @@ class _Reader:
     def complain(self, line: int, text: str, code: str, path: KeyPath | None = None) -> None:
         if path is not None:
             self.document.spoilt.add(path)
-        if len(self.document.findings) < _MAX_FINDINGS:
+        if not self.document.full:
             self.document.findings.append(Finding(self.document.path, line, text, code))
 
     def convert(self, node: _Node, path: KeyPath, line: int, depth: int) -> object:

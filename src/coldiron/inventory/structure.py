@@ -198,7 +198,7 @@ class Structure:
             return
         for name in names:
             if name not in known:
-                self.judge.known(path, what, name, sorted(known))
+                self.judge.known(path, what, name, known)
                 return
 
     def _pdus(self, nodes: Sequence[Node]) -> None:
