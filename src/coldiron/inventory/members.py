@@ -371,7 +371,11 @@ class Members:
                     own.positions,
                 )
             elif own.values.u is not None:
-                if len(own.values.u) not in (1, len(own.positions)):
+                if any(racks[position] in (None, AUTO) for position in own.positions):
+                    self.judge.find(
+                        (*own.path, "u"), "`u` says nothing without a rack; write `rack` too", "CI218"
+                    )
+                elif len(own.values.u) not in (1, len(own.positions)):
                     self.judge.find((*own.path, "u"), "`u`: write one a node", "CI218")
                 for position, unit in zip(own.positions, own.values.u, strict=False):
                     units[position] = unit

@@ -70,17 +70,17 @@ class Bay:
         return begins.bit_length() if shape.from_top else (begins & -begins).bit_length()
 
     def hindrance(self, shape: Shape, alive: bool) -> str | None:
-        """What keeps ``shape`` out, as words that follow «N racks have»; None: nothing does.
+        """What keeps ``shape`` out, as words before «in 3 racks»; None: nothing does.
 
         ``alive``: reckon with all feeds alive.
         """
         group = self.rack.group
         if group.depth_mm is not None and (shape.depth_mm or 0) > group.depth_mm and not shape.aside:
-            return "not its depth"
+            return "too little depth"
         if shape.height_u and not self.begins(shape.height_u):
             return f"no {shape.height_u} U free in one piece"
         if group.load_kg is not None and self.kg + _kg(shape) > group.load_kg:
-            return "no load left for its weight"
+            return "too little load left"
         limit = self.all_watts if alive else self.limit_watts
         if limit is not None and self.watts + (shape.watts or 0.0) > limit:
             return "too few watts left on the PDUs"
@@ -100,16 +100,24 @@ class Bay:
     def put(self, shape: Shape, u: int | None) -> None:
         """Take what ``shape`` needs, with ``u`` as its lowest unit; what lies outside the rack takes no units."""
         if u is not None:
-            # Of a thing of unknown height one unit is certain.
-            taken = (1 << (shape.height_u or 1)) - 1
-            self.free &= ~(taken << (u - 1) if u > 0 else taken >> (1 - u))
+            self.free &= ~_bits(shape, u)
             self._begins.clear()
-        self.kg += _kg(shape)
-        watts = shape.watts or 0.0
+        self._weigh(shape, 1)
+
+    def take_out(self, shape: Shape, u: int | None) -> None:
+        """Give back what ``shape`` took at ``u``, which nothing else may have taken too."""
+        if u is not None:
+            self.free |= _bits(shape, u) & ((1 << self.rack.group.units) - 1)
+            self._begins.clear()
+        self._weigh(shape, -1)
+
+    def _weigh(self, shape: Shape, sign: int) -> None:
+        self.kg += sign * _kg(shape)
+        watts = sign * (shape.watts or 0.0)
         self.watts += watts
         air, liquid = _heat(shape)
-        self.air_watts += air
-        self.liquid_watts += liquid
+        self.air_watts += sign * air
+        self.liquid_watts += sign * liquid
         for feed in self.feeds:
             feed.watts += watts / len(self.feeds)
 
@@ -145,6 +153,12 @@ def bay(rack: Rack, order: int, uses: Mapping[str, FeedUse]) -> Bay:
         left,
         every,
     )
+
+
+def _bits(shape: Shape, u: int) -> int:
+    # Of a thing of unknown height one unit is certain.
+    taken = (1 << (shape.height_u or 1)) - 1
+    return taken << (u - 1) if u > 0 else taken >> (1 - u)
 
 
 def _kg(shape: Shape) -> float:
