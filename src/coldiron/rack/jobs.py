@@ -14,26 +14,34 @@ from coldiron.rack.remote import ssh_command
 from coldiron.rack.state import RackState
 
 JOB_SECONDS = 180.0
+SINFO = "%R|%a|%D|%s|%G"
 _GRES = re.compile(r"gpu:([a-z0-9_]+):(\d+)")
 
 
 @dataclass
 class Partition:
-    """A partition as sinfo tells of it: its nodes, and its GPUs a node by their type."""
+    """A partition as sinfo tells of it: its nodes, the most that one job may have, its GPUs a node by their type."""
 
     name: str
     nodes: int
+    most: int | None
     gpus: dict[str, int]
+
+    @property
+    def at_once(self) -> int:
+        """Nodes of the largest job that it takes."""
+        return self.nodes if self.most is None else min(self.nodes, self.most)
 
 
 def partitions(text: str) -> list[Partition]:
-    """Partitions that take jobs, from ``sinfo -h -o '%R|%a|%D|%G'``: a line for each kind of node in each."""
+    """Partitions that take jobs, from ``sinfo -h -o SINFO``: a line for each kind of node in each."""
     found: dict[str, Partition] = {}
     for line in text.splitlines():
-        name, state, nodes, gres = (line.split("|") + [""] * 4)[:4]
+        name, state, nodes, size, gres = (line.split("|") + [""] * 5)[:5]
         if state != "up" or not nodes.isdigit():
             continue
-        partition = found.setdefault(name, Partition(name, 0, {}))
+        most = size.rpartition("-")[2]
+        partition = found.setdefault(name, Partition(name, 0, int(most) if most.isdigit() else None, {}))
         partition.nodes += int(nodes)
         partition.gpus |= {kind: int(count) for kind, count in _GRES.findall(gres)}
     return list(found.values())
@@ -51,7 +59,7 @@ class Jobs:
     def run(self, say: Callable[[str], None]) -> list[str]:
         """Run them all; returns a line each. Raises ColdironError with Slurm's own words."""
         user = self._user()
-        parts = partitions(self._as(user, "sinfo -h -o '%R|%a|%D|%G'"))
+        parts = partitions(self._as(user, f"sinfo -h -o '{SINFO}'"))
         if not parts:
             raise ColdironError(
                 f"{self.login}: sinfo shows {user} no partition that is up", ExitCode.HOSTS_FAILED
@@ -59,14 +67,14 @@ class Jobs:
         done = []
         kinds: dict[str, tuple[str, int]] = {}
         for part in parts:
-            line = f"srun -p {part.name} -N {part.nodes} --ntasks-per-node=1 -t 5 hostname"
+            line = f"srun -p {part.name} -N {part.at_once} --ntasks-per-node=1 -t 5 hostname"
             hosts = set(self._as(user, line).split())
-            if len(hosts) != part.nodes:
+            if len(hosts) != part.at_once:
                 raise ColdironError(
-                    f"partition {part.name}: a job on {part.nodes} nodes answered from {len(hosts)}",
+                    f"partition {part.name}: a job on {part.at_once} nodes answered from {len(hosts)}",
                     ExitCode.HOSTS_FAILED,
                 )
-            done.append(f"partition {part.name}: a job on {part.nodes} nodes at once")
+            done.append(f"partition {part.name}: a job of {user}'s on {part.at_once} nodes at once")
             say(done[-1])
             for kind, count in part.gpus.items():
                 kinds.setdefault(kind, (part.name, count))
@@ -80,7 +88,7 @@ class Jobs:
                     f"partition {name}: a job that asked for {count} {kind} was given {len(seen)}",
                     ExitCode.HOSTS_FAILED,
                 )
-            done.append(f"partition {name}: a job on {count} x {kind} (simulated)")
+            done.append(f"partition {name}: a job of {user}'s on {count} x {kind} (simulated)")
             say(done[-1])
         return done
 
