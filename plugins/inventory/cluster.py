@@ -122,6 +122,8 @@ FILE_NAMES = ("cluster.yml", "cluster.yaml")
 # The line is looked for, not parsed: a file with broken YAML must reach this plugin's messages.
 PLUGIN_LINE = re.compile(rb"""^(?:\xef\xbb\xbf)?plugin[ \t]*:[ \t]*["']?coldiron""", re.MULTILINE)
 HEAD_BYTES = 64 * 1024
+# How many folders below cluster.yml a file that it names is looked for.
+DEPTH = 3
 # What Ansible's commands exit with when they cannot parse something.
 PARSER_ERROR = 4
 # Ansible wants a value for each required option; the values themselves are coldiron.inventory's to judge.
@@ -134,6 +136,24 @@ JUDGED_ELSEWHERE = {
 }
 
 
+def _is_ours(file: Path) -> bool:
+    """Whether a file's ``plugin:`` line names this collection."""
+    try:
+        with file.open("rb") as handle:
+            return PLUGIN_LINE.search(handle.read(HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _names(cluster_file: Path, name: str) -> bool:
+    """Whether cluster.yml holds the name of a file beside it, as under ``nodes_csv`` or ``site.catalog``."""
+    word = rb"(?<![\w./-])" + re.escape(name.encode()) + rb"(?![\w./-])"
+    try:
+        return re.search(word, cluster_file.read_bytes()) is not None
+    except OSError:
+        return False
+
+
 class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
     """A thin adapter: coldiron.inventory reads and checks, this class tells Ansible."""
 
@@ -142,18 +162,27 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
-        """Claim files called cluster.yml whose ``plugin:`` line names this collection."""
-        if Path(path).name not in FILE_NAMES or not super().verify_file(path):
+        """Claim files called cluster.yml whose ``plugin:`` line names this collection, and what they name beside them.
+
+        Ansible looks at every file of an inventory's directory: no other plugin is to take a catalog or a list of
+        MACs for an inventory.
+        """
+        if not super().verify_file(path):
             return False
-        try:
-            with Path(path).open("rb") as file:
-                return PLUGIN_LINE.search(file.read(HEAD_BYTES)) is not None
-        except OSError:
-            return False
+        file = Path(path)
+        if file.name in FILE_NAMES:
+            return _is_ours(file)
+        return any(
+            _is_ours(folder / name) and _names(folder / name, file.relative_to(folder).as_posix())
+            for folder in list(file.parents)[:DEPTH]
+            for name in FILE_NAMES
+        )
 
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         """Fill ``inventory`` from the cluster.yml at ``path``; a file with findings ends the process."""
         super().parse(inventory, loader, path, cache)
+        if Path(path).name not in FILE_NAMES:
+            return
         try:
             found = self._found(Path(path), cache)
         except AnsibleParserError as error:

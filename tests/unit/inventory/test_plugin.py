@@ -130,6 +130,23 @@ def test_other_files_are_left_to_other_plugins(ansible: Run, tmp_path: Path, sou
     assert listed(ansible("ansible-inventory", "-i", str(tmp_path / "cluster.yml"), "--list"))["ungrouped"]
 
 
+def test_a_file_that_cluster_yml_names_is_no_inventory(ansible: Run, inventory: Path, sound: str) -> None:
+    """Ansible tries every file of the directory: what cluster.yml names is neither an inventory nor a failure."""
+    folder = inventory / "more"
+    folder.mkdir()
+    (inventory / "cluster.yml").write_text(
+        f"{sound}\nsite: {{catalog: [catalog.yml, more/own.yml]}}\n# nodes_csv: nodes.csv\n"
+    )
+    (inventory / "catalog.yml").write_text("gpus: {}\n")
+    (folder / "own.yml").write_text("servers: {}\n")
+    (inventory / "nodes.csv").write_text("name,mac\ngpu01,52:54:00:00:00:01\n")
+    data = listed(ansible("ansible-inventory", "-i", str(inventory), "--list"))
+    assert not {"gpus", "servers", "ungrouped"} & set(data)
+    # One that nothing names is still Ansible's to judge, and it sees a host in every line.
+    (inventory / "other.csv").write_text("name,mac\n")
+    assert listed(ansible("ansible-inventory", "-i", str(inventory), "--list"))["ungrouped"]
+
+
 def test_cache_is_used_and_never_stale(ansible: Run, inventory: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     settings = {
