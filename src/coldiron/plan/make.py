@@ -12,7 +12,7 @@ from coldiron.plan.checks import CHECKS
 from coldiron.plan.data import Plan
 from coldiron.plan.design import Design, run
 from coldiron.plan.findings import ORDER, Finding, Severity, of_inventory, one_line
-from coldiron.plan.resolved import Resolved, is_vault
+from coldiron.plan.resolved import Resolved
 from coldiron.plan.steps import steps
 from coldiron.testing.stages import find_collection, read_plays
 
@@ -70,9 +70,7 @@ def _options(plan: Plan, cluster: Cluster, password_file: Path | None) -> None:
         return
     if not secrets.locked:
         plan.findings += vault.missing(cluster, resolved.given(plan.hosts[0]))
-    plain = [path for path in resolved.files() if not is_vault(path)]
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in plain]
-    found = options.check(resolved, [*texts, secrets.text])
+    found = options.check(resolved)
     plan.findings += [finding.without(secrets.values) for finding in found]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from coldiron.inventory.findings import shown_path
 from coldiron.inventory.ranges import fold
+from coldiron.plan.alike import looks
 from coldiron.plan.findings import Finding, Severity, one_line
 from coldiron.plan.resolved import Resolved, is_vault
 
@@ -23,30 +24,35 @@ _SPEC = re.compile(
 )
 
 
-def check(resolved: Resolved, texts: Iterable[str]) -> list[Finding]:
-    """What is wrong with the options, each fault once with all of its nodes.
-
-    ``texts`` are the inventory's own variables as text.
-    """
+def check(resolved: Resolved) -> list[Finding]:
+    """What is wrong with the options, each fault once with all of its nodes."""
     told: dict[tuple[str, str, str], list[str]] = {}
     everybody = resolved.hosts("cluster")
-    for members in resolved.alike(texts):
-        for role, code, message in _of_host(resolved, members[0]):
-            told.setdefault((role, code, message), []).extend(members)
+    for look in looks(resolved):
+        only = None if look.others else look.roles
+        for role, code, message in _of_host(resolved, look.host, only):
+            told.setdefault((role, code, message), []).extend(look.roles.get(role, look.others))
     return [
         _finding(resolved, role, code, message, hosts, everybody)
         for (role, code, message), hosts in told.items()
     ]
 
 
-def _of_host(resolved: Resolved, host: str) -> Iterable[tuple[str, str, str]]:
-    """(role, code, sentence) of each fault of ``host``; the role is empty where none could be asked."""
+def _of_host(
+    resolved: Resolved, host: str, only: Iterable[str] | None = None
+) -> Iterable[tuple[str, str, str]]:
+    """(role, code, sentence) of each fault of ``host``; the role is empty where none could be asked.
+
+    ``only`` are the roles to ask; all that it runs if None.
+    """
     from ansible.errors import AnsibleError
     from ansible.template import Templar
 
     try:
         variables = resolved.variables(host)
-        roles = Templar(loader=resolved.loader, variables=variables).template(variables["coldiron_roles"])
+        roles = only
+        if roles is None:
+            roles = Templar(loader=resolved.loader, variables=variables).template(variables["coldiron_roles"])
     except AnsibleError as error:
         yield "", "CR104", _sentence(error)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ IDENTITY = (
     "coldiron_bmc_address",
     "coldiron_mac",
 )
-_IDENTITY_WORD = re.compile(rf"\b({'|'.join(IDENTITY)})\b")
+IDENTITY_WORD = re.compile(rf"\b({'|'.join(IDENTITY)})\b")
 # What playbooks/group_vars/all/topology.yml calls the cluster's shape.
 _SHAPE = "topology"
-_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
 
 class Resolved:
@@ -93,7 +92,7 @@ class Resolved:
             return {
                 name: (raw, plain(templar.template(raw)))
                 for name, raw in variables.items()
-                if name.startswith(_SHAPE) and not _IDENTITY_WORD.search(str(raw))
+                if name.startswith(_SHAPE) and not IDENTITY_WORD.search(str(raw))
             }
         except AnsibleError:
             # Whoever asks for it will be told.
@@ -104,23 +103,38 @@ class Resolved:
         found: dict[str, Any] = self._variables.get_vars(host=self.inventory.get_host(host))
         return found
 
-    def alike(self, texts: Iterable[str]) -> list[list[str]]:
-        """The hosts in classes whose members differ in name and address alone.
+    def value(self, host: str, name: str) -> Any:
+        """The variable ``name`` of ``host``, worked out. Raises AnsibleError where it cannot be."""
+        from ansible.template import Templar
 
-        Where one of ``texts``, the inventory's own variables, asks for a name or address, each host is a class
-        of its own: its options may follow from it.
-        """
-        hosts = self.hosts("cluster")
-        if any(_IDENTITY_WORD.search(_COMMENT.sub("", text)) for text in texts):
-            return [[host] for host in hosts]
-        classes: dict[object, list[str]] = {}
-        for name in hosts:
-            host = self.inventory.get_host(name)
-            groups = tuple(sorted(group.name for group in host.get_groups()))
-            own = {key: value for key, value in host.vars.items() if not _is_identity(key)}
-            alone = name if any(self.directory.glob(f"host_vars/{name}*")) else ""
-            classes.setdefault((groups, repr(sorted(own.items())), alone), []).append(name)
-        return list(classes.values())
+        variables = self.variables(host)
+        return plain(Templar(loader=self.loader, variables=variables).template(variables.get(name)))
+
+    def classes(self) -> list[list[str]]:
+        """The hosts by the groups that they are in."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        for name in self.hosts("cluster"):
+            groups = self.inventory.get_host(name).get_groups()
+            found.setdefault(tuple(sorted(group.name for group in groups)), []).append(name)
+        return list(found.values())
+
+    def own(self, host: str) -> dict[str, Any]:
+        """The variables that ``host`` alone has, without its name and addresses, not yet templated."""
+        found = dict(self.inventory.get_host(host).vars)
+        for path in self._host_files.get(host, ()):
+            found |= self.loader.load_from_file(str(path), cache="all") or {}
+        return {name: value for name, value in found.items() if not is_identity(name)}
+
+    @functools.cached_property
+    def _host_files(self) -> dict[str, list[Path]]:
+        """The files in host_vars of each host that has any."""
+        found: dict[str, list[Path]] = {}
+        for entry in sorted(self.directory.glob("host_vars/*")):
+            for path in _files_in(entry):
+                # HOST, HOST.yml, or anything in the directory HOST.
+                for name in {entry.name, entry.stem}:
+                    found.setdefault(name, []).append(path)
+        return found
 
     def files(self, host: str | None = None) -> list[Path]:
         """The files of variables beside the inventory, those that win last; only ``host``'s where one is given."""
@@ -135,8 +149,7 @@ class Resolved:
             if host is not None:
                 entries = [entry for name in wanted for entry in entries if name in (entry.name, entry.stem)]
             for entry in entries:
-                inside = sorted(entry.rglob("*")) if entry.is_dir() else [entry]
-                found += [path for path in inside if path.is_file() and not path.name.startswith(".")]
+                found += _files_in(entry)
         return found
 
 
@@ -146,8 +159,14 @@ def is_vault(path: Path) -> bool:
         return file.read(len(VAULT_HEADER)) == VAULT_HEADER
 
 
-def _is_identity(name: str) -> bool:
+def is_identity(name: str) -> bool:
+    """Whether the variable is a host's own name or address, or what Ansible connects with."""
     return name in IDENTITY or name.startswith("ansible_")
+
+
+def _files_in(entry: Path) -> list[Path]:
+    inside = sorted(entry.rglob("*")) if entry.is_dir() else [entry]
+    return [path for path in inside if path.is_file() and not path.name.startswith(".")]
 
 
 def _loader(locked: bool) -> Any:
