@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +15,20 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import did_you_mean, shown, shown_path
 from coldiron.plan.codes import pages
 
+if TYPE_CHECKING:
+    from coldiron.plan.data import Plan
+
 DEFAULT_INVENTORY = Path("inventories/virtual")
+# A longer line is hard to read, a shorter one cannot hold a place.
+_WIDTH_AT_MOST, _WIDTH_AT_LEAST = 100, 40
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs ``plan`` and ``explain`` to ``app``."""
-    app.command()(plan)
+    app.command(
+        epilog="Exit codes: 0 sound, 3 refused, 2 no such inventory.  "
+        "Examples:  coldiron plan -i inventories/hopper  |  coldiron plan --strict --sarif plan.sarif"
+    )(plan)
     app.command()(explain)
 
 
@@ -32,22 +43,57 @@ def plan(
     vault_password_file: Annotated[
         Path | None, typer.Option("--vault-password-file", help="Where the vault password is.")
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings refuse too.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    sarif: Annotated[
+        Path | None,
+        typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF too, for a merge request."),
+    ] = None,
 ) -> None:
     """Say all that is wrong with an inventory, and what a run would do. No node is contacted."""
     # Ansible takes a second to import: other verbs, and the list of verbs, need not wait for it.
     from coldiron.plan.make import make
-    from coldiron.plan.show import shown_findings, shown_plan
+    from coldiron.plan.show import shown_plan
 
-    made = make(inventory, limit or (), vault_password_file)
+    made = make(inventory, limit or (), vault_password_file, strict=strict)
+    if sarif is not None:
+        _write_sarif(made, sarif)
     if as_json:
         typer.echo(json.dumps(made.as_data(), indent=2))
-        raise typer.Exit(ExitCode.REFUSED if made.refused else ExitCode.OK)
+    elif quiet:
+        typer.echo(made.verdict)
+    else:
+        width = _columns()
+        verdict, *rest = shown_plan(made, width)
+        colour = typer.colors.RED if made.refused else typer.colors.GREEN
+        typer.echo(typer.style(verdict, fg=colour, bold=True) if width and _colour() else verdict)
+        for line in rest:
+            typer.echo(line)
     if made.refused:
-        raise ColdironError(shown_findings(made), ExitCode.REFUSED)
-    for line in shown_plan(made):
-        typer.echo(line)
-    typer.echo(f"\nnothing found that speaks against it; to do it: coldiron apply -i {shown_path(inventory)}")
+        raise typer.Exit(int(ExitCode.REFUSED))
+
+
+def _write_sarif(made: Plan, file: Path) -> None:
+    from coldiron.plan.sarif import sarif
+
+    try:
+        file.write_text(json.dumps(sarif(made.findings, Path.cwd()), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ColdironError(
+            f"--sarif: {shown_path(file)} cannot be written: {error.strerror or error}", ExitCode.ENVIRONMENT
+        ) from None
+
+
+def _columns() -> int | None:
+    """The terminal's columns; None where nobody looks, so that each finding stays on one line."""
+    if not sys.stdout.isatty():
+        return None
+    return max(_WIDTH_AT_LEAST, min(shutil.get_terminal_size().columns, _WIDTH_AT_MOST))
+
+
+def _colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def explain(

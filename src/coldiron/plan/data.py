@@ -118,7 +118,7 @@ def site_data(design: Design) -> dict[str, Any]:
         "breakers": len(power.circuits),
         "feeds": [asdict(feed) for feed in power.feeds],
         "caps_watts": dict(power.caps),
-        "heat_kw": round(sum(power.heat_kw.values()), 3) if power.heat_kw else None,
+        "heat_kw": round(sum(power.heat_kw.values()), 3) or None,
         "energy_kwh": power.energy_kwh,
         "cost": power.cost,
         "currency": design.cluster.site.currency,
