@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coldiron.inventory import Cluster, InventoryError, find, load
 from coldiron.inventory.findings import shown_path
-from coldiron.plan import options, vault
+from coldiron.plan import options, placeholders, policy, vault
 from coldiron.plan.checks import CHECKS
 from coldiron.plan.data import Plan
 from coldiron.plan.design import Design, run
@@ -68,9 +68,11 @@ def _options(plan: Plan, cluster: Cluster, password_file: Path | None) -> None:
     if broken:
         plan.complete = False
         return
+    plan.findings += placeholders.look(resolved.files())
     if not secrets.locked:
         plan.findings += vault.missing(cluster, resolved.given(plan.hosts[0]))
-    found = options.check(resolved)
+    told = [] if plan.design is None else policy.check(plan.design, policy.of(plan.design, resolved))
+    found = [*told, *(one for one in options.check(resolved) if not policy.told_already(one, told))]
     plan.findings += [finding.without(secrets.values) for finding in found]
 
 

@@ -156,14 +156,9 @@ def _place(resolved: Resolved, host: str, role: str, message: str) -> str:
     """``FILE:LINE`` where the first variable that ``message`` names is set for ``host``; empty where nowhere."""
     words = re.findall(r"[a-z][a-z0-9_]{2,}", message)
     named = [word for word in dict.fromkeys(words) if "_" in word]
-    for path in reversed(resolved.files(host)):
-        if is_vault(path):
-            continue
-        text = path.read_text(encoding="utf-8", errors="replace")
-        for name in [*named, f"{role}_[a-z0-9_]+" if not named and role else ""]:
-            if name and (found := re.search(rf"^{name}[ \t]*:", text, re.MULTILINE)):
-                return f"{shown_path(path)}:{text.count(chr(10), 0, found.start()) + 1}"
-    return ""
+    if not named and role:
+        named = [f"{role}_[a-z0-9_]+"]
+    return resolved.place(host, *named)
 
 
 def unreadable(files: Iterable[Path]) -> list[Finding]:

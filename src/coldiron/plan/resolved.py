@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coldiron.errors import ColdironError
-from coldiron.inventory.findings import did_you_mean, shown
+from coldiron.inventory.findings import did_you_mean, shown, shown_path
 from coldiron.secrets.process import trust
 from coldiron.testing.site import plain
 
@@ -135,6 +135,25 @@ class Resolved:
                 for name in {entry.name, entry.stem}:
                     found.setdefault(name, []).append(path)
         return found
+
+    def place(self, host: str, *names: str, item: str = "") -> str:
+        """``FILE:LINE`` where the first of the variables ``names`` (patterns) is set for ``host``; empty where nowhere.
+
+        With ``item`` the line of the entry of that name in it, where there is one.
+        """
+        for path in reversed(self.files(host)):
+            if is_vault(path):
+                continue
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for name in names:
+                found = re.search(rf"^{name}[ \t]*:", text, re.MULTILINE)
+                if found:
+                    at = found.start()
+                    if item:
+                        entry = re.compile(rf"\bname:[ \t]*[\"']?{re.escape(item)}(?![\w-])").search(text, at)
+                        at = entry.start() if entry else at
+                    return f"{shown_path(path)}:{text.count(chr(10), 0, at) + 1}"
+        return ""
 
     def files(self, host: str | None = None) -> list[Path]:
         """The files of variables beside the inventory, those that win last; only ``host``'s where one is given."""

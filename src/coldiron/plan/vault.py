@@ -17,17 +17,20 @@ from coldiron.secrets.store import VAULT_FILE, Store
 from coldiron.secrets.table import SECRETS, check
 
 
+# What Ansible reads variables from.
+_READ = ("", ".yml", ".yaml", ".json")
+
+
 @dataclass
 class Vault:
     """``password`` opens the vault files, if there are any and it is known; ``locked`` if it is not.
 
-    ``text`` is the cluster's own vault file decrypted, ``values`` every secret in it: to look for, never to show.
+    ``values`` are all secrets in them: to look for, never to show.
     """
 
     findings: list[Finding] = field(default_factory=list)
     password: bytes | None = None
     locked: bool = False
-    text: str = ""
     values: list[str] = field(default_factory=list)
 
 
@@ -35,18 +38,22 @@ def look(cluster: Cluster, password_file: Path | None = None) -> Vault:
     """Look at the secrets of ``cluster``'s inventory; ``password_file`` as `coldiron secrets` takes it."""
     vault = Vault()
     directory = cluster.directory
-    files = [path for path in sorted(directory.glob("*_vars/**/*")) if path.is_file() and is_vault(path)]
+    files = [
+        path
+        for path in sorted(directory.glob("*_vars/**/*"))
+        if path.is_file() and path.suffix in _READ and is_vault(path)
+    ]
     own = directory / VAULT_FILE
     if not files and not own.exists():
         return vault
     where = shown_path(own if own.exists() else files[0])
     try:
         password = find_password(directory, password_file, os.environ, may_generate=False, new=False)
-        if own.exists():
-            store = Store(directory, password)
-            values, vault.text = store.values(), store.read()
-            vault.values = _leaves(values)
-            vault.findings = [_placeholder(where, fault) for fault in check(values)]
+        for path in [own] * own.exists() + [path for path in files if path != own]:
+            where = shown_path(path)
+            values = Store(directory, password, path).values()
+            vault.values += _leaves(values)
+            vault.findings += [_placeholder(where, fault) for fault in check(values)]
     except ColdironError as error:
         what, _, advice = error.message.removeprefix(f"{where} ").partition("; ")
         vault.findings.append(Finding("CS101", Severity.REFUSE, where, what, advice))

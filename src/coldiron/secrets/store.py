@@ -28,10 +28,10 @@ _HEADER = """\
 
 
 class Store:
-    """The vault file of the inventory in ``directory``, opened with ``password``."""
+    """The vault file of the inventory in ``directory``, or another ``file`` of it, opened with ``password``."""
 
-    def __init__(self, directory: Path, password: bytes) -> None:
-        self.file = directory / VAULT_FILE
+    def __init__(self, directory: Path, password: bytes, file: Path | None = None) -> None:
+        self.file = file or directory / VAULT_FILE
         self._secret = VaultSecret(password)
         self._vault = VaultLib([(_VAULT_ID, self._secret)])
 
