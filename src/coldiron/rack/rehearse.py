@@ -61,6 +61,7 @@ class Rehearsal:
         most: int | None = None,
         pool: IPv4Network = POOL,
         machine: Machine | None = None,
+        host: Host | None = None,
     ) -> None:
         self.cluster: Cluster = load(inventory)
         self.machine = machine or Machine()
@@ -69,7 +70,7 @@ class Rehearsal:
         self.pool = pool
         self.name = rack_name(self.cluster.name)
         self.directory = self.machine.lib / "rehearsal" / self.name
-        self.rack = Rack(Layout(self.name, self.directory, self.machine), report=report)
+        self.rack = Rack(Layout(self.name, self.directory, self.machine), host, report)
         self.outcome = Outcome(self.cluster.name, str(self.directory), of=len(self.cluster.nodes))
 
     def play(self, *, keep: bool = False) -> Outcome:
@@ -103,6 +104,7 @@ class Rehearsal:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """One rehearsal of a site at a time, and another site's of the same name is left alone."""
+        # Not the rack's own host: its nodes would inherit the lock, and outlive this process with it.
         host = Host()
         try:
             with host.lock(self.machine.run / f"rehearsal-{self.name}.lock", self.report.say):
