@@ -2,8 +2,8 @@
 
 ``fast`` needs no node and no root. ``full`` builds the virtual rack anew and proves a fresh site, the second run,
 the packages in empty environments, the other Python, every role's tests and sabotage, and the molecule scenarios
-that a change touches. ``all`` adds the other scenarios and the slow ones. A single phase, such as ``lint``, can be
-named too.
+that a change touches. ``all`` adds the other rehearsals, the other scenarios and the slow ones. A single phase, such
+as ``lint``, can be named too.
 """
 
 from __future__ import annotations
@@ -78,6 +78,16 @@ def browser() -> None:
 def rack() -> None:
     """The rack's own tests: strict ssh, snapshots, two racks, kill -9, nothing left behind."""
     covered("-q", "tests/e2e", "-m", "rack")
+
+
+def rehearse() -> None:
+    """One reference design from bare nodes to jobs, and rehearsals that are cut off."""
+    covered("-q", "tests/e2e/test_rehearse.py", "-m", "rehearsal and not slow")
+
+
+def rehearsals() -> None:
+    """The other reference designs, the large one sampled."""
+    covered("-q", "-s", "tests/e2e/test_rehearse.py", "-m", "rehearsal and slow")
 
 
 def own_inventory() -> None:
@@ -181,12 +191,12 @@ def clear() -> None:
     run("coldiron", "rack", "down", "-i", INVENTORY)
 
 
-BEFORE = [lint, unit, docs, browser, rack, site, packaging, matrix, roles]
+BEFORE = [lint, unit, docs, browser, rack, rehearse, site, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
     "full": [*BEFORE, touched_scenarios, coverage, clear],
-    "all": [*BEFORE, scenarios, exhaustive, coverage, clear],
+    "all": [*BEFORE, rehearsals, scenarios, exhaustive, coverage, clear],
 }
 
 
