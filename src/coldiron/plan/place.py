@@ -22,8 +22,10 @@ from coldiron.plan.place_bay import Bay, FeedUse, bay, derated_watts
 from coldiron.plan.place_shape import Shape, Thing, things
 from coldiron.plan.results import Position
 
-# How much fuller than the emptiest a rack may be (of 1) and still get the next of the things that stand in it.
+# How much fuller than the emptiest (of 1) a rack may get by the next of the things that stand in it.
 TOGETHER = 0.1
+# Of things that want different racks the first so many get them.
+APART_AT_MOST = 16
 # Feeds are looked at where racks have at most so many different sets of them; where each rack has feeds of its own
 # there is nothing to balance.
 FEED_SETS_AT_MOST = 64
@@ -71,7 +73,12 @@ def placement(design: Design) -> Placement:
             found[thing.name] = Position(thing.name, thing.rack, thing.u, thing.shape.height_u)
         else:
             bound.append(thing)
-    misfits = [*_bound(bound, bays, found), *_free(free, bays, found)]
+    misfits = list(_bound(bound, bays, found))
+    used: dict[str, list[Bay]] = {}
+    for thing in everything:
+        if thing.apart and thing.name in found:
+            used.setdefault(thing.apart, []).append(bays[found[thing.name].rack])
+    misfits += _free(free, bays, found, used)
     return Placement(
         {thing.name: found[thing.name] for thing in everything if thing.name in found}, tuple(misfits)
     )
@@ -120,8 +127,12 @@ class _Choice:
         """Whether the shape fits into this rack."""
         return one.hindrance(self.shape, self.alive) is None
 
-    def best(self) -> Bay | None:
-        """The rack to take; None where there is none."""
+    def best(self, but: Sequence[Bay] = ()) -> Bay | None:
+        """The rack to take, ``but`` none of these if there is another; None where there is none."""
+        if 0 < len(but) <= APART_AT_MOST:
+            others = [one for heap in self.heaps for _, _, one in heap if one not in but and self.fits(one)]
+            if others:
+                return min(others, key=lambda one: (fullness(one), one.order))
         best: tuple[float, int, Bay] | None = None
         for heap in self.heaps:
             top = self._top(heap)
@@ -146,11 +157,18 @@ class _Choice:
 
 def fullness(one: Bay) -> float:
     """How full a rack and the fullest of its feeds are, together."""
-    return one.share + max((feed.share for feed in one.feeds), default=0.0)
+    return one.share + feeds_share(one)
 
 
-def _free(wanted: Sequence[Thing], bays: Mapping[str, Bay], found: dict[str, Position]) -> Iterator[Misfit]:
-    """Find a rack and a unit."""
+def feeds_share(one: Bay) -> float:
+    """How full the fullest of a rack's feeds is."""
+    return max([feed.share for feed in one.feeds], default=0.0)
+
+
+def _free(
+    wanted: Sequence[Thing], bays: Mapping[str, Bay], found: dict[str, Position], used: dict[str, list[Bay]]
+) -> Iterator[Misfit]:
+    """Find a rack and a unit. ``used`` are the racks of things that want different ones."""
     choices: dict[tuple[Shape, bool], _Choice] = {}
     last: dict[object, Bay] = {}
     hopeless: dict[Shape, tuple[tuple[str, int], ...]] = {}
@@ -167,13 +185,14 @@ def _free(wanted: Sequence[Thing], bays: Mapping[str, Bay], found: dict[str, Pos
                 if len(choices) >= SHAPES_AT_MOST:
                     choices.clear()
                 choice = choices[shape, alive] = _Choice(shape, everywhere, alive)
-            got = choice.best()
+            got = choice.best(used.setdefault(thing.apart, [])) if thing.apart else choice.best()
             if got is not None:
                 before = last.get(thing.path)
                 if (
                     before is not None
-                    and not thing.spread
-                    and fullness(before) <= fullness(got) + TOGETHER
+                    and before is not got
+                    and not thing.apart
+                    and before.share_with(shape) + feeds_share(before) <= fullness(got) + TOGETHER
                     and choice.fits(before)
                 ):
                     got = before
@@ -185,6 +204,8 @@ def _free(wanted: Sequence[Thing], bays: Mapping[str, Bay], found: dict[str, Pos
         unit = got.unit(shape)
         got.put(shape, unit)
         last[thing.path] = got
+        if thing.apart:
+            used[thing.apart].append(got)
         found[thing.name] = Position(thing.name, got.rack.name, unit, shape.height_u, chosen=True)
 
 

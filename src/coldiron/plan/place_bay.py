@@ -33,7 +33,8 @@ class FeedUse:
 class Bay:
     """A rack while it is filled. ``free`` has a bit for each free unit, U1 the lowest bit; a limit of None is unknown.
 
-    ``limit_watts`` is what its PDUs carry for good with the worst feed lost, ``all_watts`` with all of them alive.
+    ``limit_watts`` is what its PDUs carry for good with the worst feed lost, ``all_watts`` with all of them alive;
+    ``share`` is how full it is by what is scarcest: watts, cooling by air, or units.
     """
 
     rack: Rack
@@ -47,6 +48,7 @@ class Bay:
     watts: float = 0.0
     air_watts: float = 0.0
     liquid_watts: float = 0.0
+    share: float = 0.0
     # By height, the units that such a thing can begin at; thrown away when something is put in.
     _begins: dict[int, int] = field(default_factory=dict, repr=False)
 
@@ -120,17 +122,19 @@ class Bay:
         self.liquid_watts += sign * liquid
         for feed in self.feeds:
             feed.watts += watts / len(self.feeds)
+        self.share = self._share()
 
-    @property
-    def share(self) -> float:
-        """How full it is, by what is scarcest: watts, cooling by air, or units."""
-        units = self.rack.group.units
-        share = 1 - self.free.bit_count() / units
+    def share_with(self, shape: Shape) -> float:
+        """Its ``share`` if ``shape`` stood in it too."""
+        return self._share(shape.height_u or 0, shape.watts or 0.0, _heat(shape)[0])
+
+    def _share(self, more_units: int = 0, more_watts: float = 0.0, more_air: float = 0.0) -> float:
+        group = self.rack.group
+        share = 1 - (self.free.bit_count() - more_units) / group.units
         if self.limit_watts:
-            share = max(share, self.watts / self.limit_watts)
-        cooling = self.rack.group.cooling
-        if cooling is not None and cooling.air_kw:
-            share = max(share, self.air_watts / (cooling.air_kw * 1000))
+            share = max(share, (self.watts + more_watts) / self.limit_watts)
+        if group.cooling is not None and group.cooling.air_kw:
+            share = max(share, (self.air_watts + more_air) / (group.cooling.air_kw * 1000))
         return share
 
 

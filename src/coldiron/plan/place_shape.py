@@ -47,8 +47,8 @@ class Shape:
 class Thing:
     """A node or a switch. ``rack`` and ``u`` as the file says, ``path`` leads to its group there.
 
-    ``group`` is the range it was written in, ``label`` its model's name or else that range; ``spread``: its like want
-    different racks, so that one rack lost does not take them all.
+    ``group`` is the range it was written in, ``label`` its model's name or else that range. Things of one ``apart``
+    want different racks, so that one rack lost does not take them all; None of most.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Thing:
     shape: Shape
     rack: str | None
     u: int | None
-    spread: bool = False
+    apart: str | None = None
 
 
 def things(design: Design) -> Iterator[Thing]:
@@ -69,18 +69,25 @@ def things(design: Design) -> Iterator[Thing]:
         if name not in of_model:
             of_model[name] = _switch(switch.model)
         yield Thing(
-            switch.name, switch.path, switch.group.name, name, of_model[name], switch.rack, switch.u, True
+            switch.name,
+            switch.path,
+            switch.group.name,
+            name,
+            of_model[name],
+            switch.rack,
+            switch.u,
+            switch.group.name,
         )
     # Keyed by what they are made of and what caps them; both outlive this, so that the ids stay theirs.
     of_build: dict[tuple[int, int], Shape] = {}
     for kind in design.kinds:
-        group, label, spread = kind.group.name, kind.label, kind.group.kind == "head"
+        group, label, apart = kind.group.name, kind.label, "head" if kind.group.kind == "head" else None
         for node in kind.nodes:
             key = (id(node.build), id(node.power))
             shape = of_build.get(key)
             if shape is None:
                 shape = of_build[key] = _node(node.build, node.power)
-            yield Thing(node.name, node.path, group, label, shape, node.rack, node.u, spread)
+            yield Thing(node.name, node.path, group, label, shape, node.rack, node.u, apart)
 
 
 def _switch(model: Switch | None) -> Shape:
