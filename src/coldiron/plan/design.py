@@ -20,6 +20,7 @@ from coldiron.plan.findings import Figure, Finding, Severity
 from coldiron.plan.results import Link, Position, PowerPlan
 
 if TYPE_CHECKING:
+    from coldiron.plan.grid import Grid
     from coldiron.plan.links import Cabling
 
 
@@ -113,6 +114,13 @@ class Design:
         from coldiron.plan.links import cabling
 
         return cabling(self)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Machines, racks and feeds as their electricity has them; what the checks of power read."""
+        from coldiron.plan.grid import Grid
+
+        return Grid(self)
 
     @cached_property
     def power(self) -> PowerPlan:

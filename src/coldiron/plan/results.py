@@ -64,7 +64,9 @@ class PowerPlan:
     """Watts at the wall. ``nodes`` and ``switches``: most draw of each, with caps; those without a figure are absent.
 
     ``caps`` is the cap per GPU, in watts, that the plan found for nodes of `fit_circuit`, by node; ``heat_kw`` is by
-    rack; ``energy_kwh`` is a year's, with the building's where its PUE is known.
+    rack; ``energy_kwh`` is a year's, with the building's where its PUE is known. ``circuits`` are the breakers that
+    machines are plugged into, ``phases`` the lines of three-phase PDUs (RACK/PDU/L1; amps times volts to neutral),
+    ``pdus`` the breakers of PDUs that have circuits.
     """
 
     nodes: Mapping[str, float] = field(default_factory=dict)
@@ -75,3 +77,5 @@ class PowerPlan:
     heat_kw: Mapping[str, float] = field(default_factory=dict)
     energy_kwh: float | None = None
     cost: float | None = None
+    phases: tuple[CircuitLoad, ...] = ()
+    pdus: tuple[CircuitLoad, ...] = ()
