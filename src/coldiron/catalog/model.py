@@ -319,13 +319,20 @@ class Nic(Entry):
 
 
 class Switch(Entry):
-    """A switch. ``ports`` counts logical ports of ``gbit_per_s``; a cage may hold two of them."""
+    """A switch. ``ports`` counts logical ports of ``gbit_per_s``; a cage may hold two of them.
+
+    ``uplink_ports`` are those of another speed beside them, which join it to other switches; their cages are numbered
+    after the others.
+    """
 
     link_layer: LinkLayer | None = None
     ports: Count | None = None
     ports_per_cage: Annotated[int, Field(ge=1, le=8)] | None = None
     gbit_per_s: Amount | None = None
     cage: Cage | None = None
+    uplink_ports: Count | None = None
+    uplink_gbit_per_s: Amount | None = None
+    uplink_cage: Cage | None = None
     cage_max_watts: Amount | None = None
     managed: bool | None = None
     height_u: Amount | None = None

@@ -12,6 +12,9 @@ from coldiron.inventory.source import KeyPath
 from coldiron.inventory.wiring import Plug
 from coldiron.plan.fabric import Plane
 
+# Cages that hold one port by their standard (RJ45: IEC 60603-7, SFP: SFF-8432, QSFP: SFF-8665), unlike OSFP and
+# QSFP-DD cages, which some switches divide in two.
+ONE_PORT = ("rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112")
 # The lower end of a link between switches comes first.
 _RANK = {"management": 0, "leaf": 0, "spine": 1}
 
@@ -23,6 +26,7 @@ class Faceplate:
     ``ports`` are all links that it holds, ``split`` how many of them a cage holds, ``cages`` how many cages there are;
     None is unknown. ``gbit_per_s`` is one link's. ``labelled``: whether the catalog says what is printed on the cages.
     ``plugged`` are the cages that the file fills, with the number of links in each; the others are filled in turn.
+    ``uplinks`` are cages of another speed after the others, with one link to another switch each.
     """
 
     unit: SwitchUnit
@@ -32,16 +36,20 @@ class Faceplate:
     gbit_per_s: float | None
     labelled: bool
     width: int
+    uplinks: int = 0
+    uplink_gbit_per_s: float | None = None
     plugged: dict[int, int] = field(default_factory=dict)
     links: int = 0
     down: int = 0
     up: int = 0
     _next: int = 0
+    _up: set[int] = field(default_factory=set)
 
     @property
     def taken(self) -> int:
         """Ports that are gone: those of links by rule, and all of each cage that the file fills."""
-        return self.links + self.split * len(self.plugged)
+        cages = self.plugged if self.cages is None else [cage for cage in self.plugged if cage <= self.cages]
+        return self.links + self.split * len(cages)
 
     @property
     def free(self) -> int | None:
@@ -65,16 +73,42 @@ class Faceplate:
             self._next += 1
         return found
 
+    def take_up(self, number: int) -> Sequence[int]:
+        """The next slots for links to another switch: cages for that if there are as many, else ports like others."""
+        if self.uplinks and self.cages is not None:
+            free = [
+                cage
+                for cage in range(self.cages + 1, self.cages + self.uplinks + 1)
+                if cage not in self.plugged and cage not in self._up
+            ]
+            if len(free) >= number:
+                self._up.update(free[:number])
+                return [(cage - 1) * self.width for cage in free[:number]]
+        return self.take(number)
+
+    def speed(self, slot: int) -> float | None:
+        """What a link in this slot carries, in Gbit/s."""
+        beyond = self.cages is not None and slot // self.width >= self.cages
+        return self.uplink_gbit_per_s if beyond and self.uplinks else self.gbit_per_s
+
     def begin_cage(self, wanted: int) -> None:
         """Leave the rest of a cage that is half full, so that ``wanted`` links fill whole cages, if there is room."""
         rest = -self._next % self.width
         if rest and self.ports is not None and self.ports - self.taken - wanted >= rest:
             self._next += rest
 
-    def label(self, slot: int) -> str | None:
-        """What is printed beside a slot: the cage, and which of its links where it holds several."""
+    def labels(self, slots: Sequence[int]) -> list[str | None]:
+        """What is printed beside slots: the cage, and which of its links where it holds several."""
+        if self.plugged or self.uplinks:
+            return [self._label(slot) for slot in slots]
+        if not self.labelled:
+            return [None] * len(slots)
+        width = self.width
+        return [_label(slot // width + 1, slot % width + 1 if width > 1 else None) for slot in slots]
+
+    def _label(self, slot: int) -> str | None:
         cage, part = divmod(slot, self.width)
-        held = self.plugged.get(cage + 1)
+        held = self.plugged.get(cage + 1) or (1 if cage + 1 in self._up else None)
         if held is None and not self.labelled:
             return None
         return _label(cage + 1, part + 1 if (held or self.split) > 1 else None)
@@ -89,17 +123,33 @@ def faceplate(unit: SwitchUnit) -> Faceplate:
     """The ports of a switch, by cluster.yml and the catalog."""
     group, model = unit.group, unit.model
     per_cage = model.ports_per_cage if model else None
+    if per_cage is None and model and model.cage in ONE_PORT:
+        per_cage = 1
     held = model.ports if model else None
     split = per_cage or 1
     cages = held // split if held else None
     ports = group.ports if group.ports is not None else held
     gbit = model.gbit_per_s if model else None
     if cages and ports and held and ports > held:
-        # More links than the model has ports: its cages are split further, and each link has its share.
-        split, before = -(-ports // cages), split
-        gbit = gbit * before / split if gbit else None
+        if ports % cages == 0:
+            # Its cages are split further, and each link has its share.
+            split, before = ports // cages, split
+            gbit = gbit * before / split if gbit else None
+        else:
+            # It has other ports than those that the catalog counts.
+            cages = None
     widest = max((plug.breakout or split for plug in group.plugs or ()), default=split)
-    return Faceplate(unit, ports, cages, split, gbit, per_cage is not None, max(split, widest))
+    return Faceplate(
+        unit=unit,
+        ports=ports,
+        cages=cages,
+        split=split,
+        gbit_per_s=gbit,
+        labelled=per_cage is not None,
+        width=max(split, widest),
+        uplinks=(model.uplink_ports or 0) if model and cages else 0,
+        uplink_gbit_per_s=model.uplink_gbit_per_s if model else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +217,10 @@ class _Reader:
         if plug.to not in self._targets:
             self._targets[plug.to] = expand(plug.to)
         targets = self._targets[plug.to]
-        each = plug.breakout or face.split
         slots = [
-            (cage - 1) * face.width + part for cage in self._cages(face, plug, path) for part in range(each)
+            (cage - 1) * face.width + part
+            for cage in self._cages(face, plug, path)
+            for part in range(face.plugged[cage])
         ]
         switches = sum(target in self.faces for target in targets)
         if switches == len(targets):
@@ -190,15 +241,16 @@ class _Reader:
 
     def _cages(self, face: Faceplate, plug: Plug, path: KeyPath) -> list[int]:
         """The cages of a plug that are there and empty."""
-        beyond = [cage for cage in plug.cages if face.cages is not None and cage > face.cages]
+        last = None if face.cages is None else face.cages + face.uplinks
+        beyond = [cage for cage in plug.cages if last is not None and cage > last]
         twice = [cage for cage in plug.cages if cage in face.plugged]
         if beyond:
             self._say(
                 "CL142",
                 (*path, "cages"),
                 face,
-                f"there is no cage {beyond[0]}; {face.unit.group.model} has {face.cages}",
-                f"write cages from 1 to {face.cages}",
+                f"there is no cage {beyond[0]}; {face.unit.group.model} has {last}",
+                f"write cages from 1 to {last}",
             )
         if twice:
             self._say(
@@ -206,7 +258,8 @@ class _Reader:
             )
         left = [cage for cage in plug.cages if cage not in beyond and cage not in face.plugged]
         for cage in left:
-            face.plugged[cage] = plug.breakout or face.split
+            beside = face.cages is not None and cage > face.cages
+            face.plugged[cage] = plug.breakout or (1 if beside else face.split)
         return left
 
     def _plane(self, face: Faceplate, plug: Plug) -> Plane | None:
@@ -275,6 +328,9 @@ class _Reader:
     def _to_switches(
         self, face: Faceplate, plug: Plug, path: KeyPath, targets: Sequence[str], slots: Sequence[int]
     ) -> None:
+        if len(targets) > 1:
+            # A range that is plugged to itself: each of it to the others.
+            targets = [target for target in targets if target != face.unit.name]
         if len(slots) < len(targets):
             self._say(
                 "CL143",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ class Cabling:
     """All links, and what they are made of: what each switch holds (``faces``), what is on what (``planes``).
 
     ``down`` counts the links to nodes of each fabric and network, ``up`` those of each pair of switches, the lower one
-    first; ``faults`` are what `plugs` gets wrong.
+    first; ``leaves`` are those that the links of a rail come to; ``faults`` are what `plugs` gets wrong.
     """
 
     planes: Mapping[KeyPath, Plane]
@@ -46,6 +46,7 @@ class Cabling:
     links: tuple[Link, ...]
     down: Mapping[KeyPath, int]
     up: Mapping[tuple[str, str], int]
+    leaves: Mapping[tuple[KeyPath, int], set[str]]
     faults: tuple[Fault, ...] = ()
     unserved: tuple[Unserved, ...] = ()
 
@@ -70,13 +71,17 @@ class _Draft:
     unserved: list[Unserved] = field(default_factory=list)
     down: dict[KeyPath, int] = field(default_factory=dict)
     up: dict[tuple[str, str], int] = field(default_factory=dict)
+    leaves: defaultdict[tuple[KeyPath, int], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
         self.faces = {unit.name: faceplate(unit) for unit in self.design.cluster.switches}
         self.planes = planes(self.design)
         self.order = {name: index for index, name in enumerate(self.faces)}
         self.plugged = read_plugs(self.faces, self.planes)
-        self._lengths: dict[tuple[str, str], float | None] = {}
+        self._open: dict[KeyPath, list[SwitchUnit]] = {}
+        # Leaves that the file plugs into a spine.
+        self._joined: set[str] = set()
+        self._turn = 0
 
     def drawn(self) -> Cabling:
         """Draw everything: what is plugged first, then down, then up."""
@@ -99,6 +104,7 @@ class _Draft:
             tuple(self.links),
             self.down,
             self.up,
+            self.leaves,
             tuple(self.plugged.faults),
             tuple(self.unserved),
         )
@@ -109,11 +115,12 @@ class _Draft:
         length = plug.length_m if plug.length_m is not None else run_length(self.design, claim.node, name)
         face.down += 1
         self._count(claim.plane, 1)
+        self.leaves[claim.plane.path, claim.rail].add(name)
         self.links.append(
             Link(
                 claim.plane.name,
                 End(claim.node, claim.rail),
-                End(name, claim.slot + 1, face.label(claim.slot)),
+                End(name, claim.slot + 1, face.labels((claim.slot,))[0]),
                 claim.plane.gbit_per_s,
                 claim.rail if claim.plane.fabric else None,
                 plug.cable,
@@ -146,6 +153,8 @@ class _Draft:
             for index, unit in enumerate(leaves):
                 first, last = (len(nodes) * at // len(leaves) for at in (index, index + 1))
                 found.setdefault(unit.name, []).extend((node.name, rail) for node in nodes[first:last])
+                if last > first:
+                    self.leaves[plane.path, rail].add(unit.name)
         for unit in plane.leaves:
             if unit.name in found:
                 yield unit, found[unit.name]
@@ -185,25 +194,26 @@ class _Draft:
             heapq.heapreplace(heap, (number + 1, index))
         for unit in units:
             if found[unit.name]:
+                self.leaves[plane.path, 1].add(unit.name)
                 yield unit, found[unit.name]
 
     def _down(self, plane: Plane, face: Faceplate, ports: list[tuple[str, int]]) -> None:
         name, gbit = face.unit.name, plane.gbit_per_s
         rails = plane.fabric is not None
-        design, label = self.design, face.label
+        design, slots = self.design, face.take(len(ports))
         face.down += len(ports)
         self._count(plane, len(ports))
         self.links.extend(
             Link(
                 plane.name,
                 End(node, rail),
-                End(name, slot + 1, label(slot)),
+                End(name, slot + 1, label),
                 gbit,
                 rail if rails else None,
                 None,
                 run_length(design, node, name),
             )
-            for (node, rail), slot in zip(ports, face.take(len(ports)), strict=True)
+            for (node, rail), slot, label in zip(ports, slots, face.labels(slots), strict=True)
         )
 
     def _plugged_switches(self) -> None:
@@ -218,11 +228,13 @@ class _Draft:
                 self._disagree(a, b, len(mine), len(theirs))
             number = min(len(slots) for slots in (mine, theirs) if slots)
             plugs = [plug for _, plug in (mine or theirs or ())][:number]
-            ours = [slot for slot, _ in mine][:number] if mine else self.faces[a].take(number)
-            yours = [slot for slot, _ in theirs][:number] if theirs else self.faces[b].take(number)
+            ours = [slot for slot, _ in mine][:number] if mine else self.faces[a].take_up(number)
+            yours = [slot for slot, _ in theirs][:number] if theirs else self.faces[b].take_up(number)
             path = shared(self.faces[a].unit, self.faces[b].unit)
             assert path is not None
-            self._between(self.planes.get(path), str(path[-1]), a, b, ours, yours)
+            self._between(path, a, b, ours, yours)
+            if self.faces[b].unit.group.function == "spine":
+                self._joined.add(a)
             at = len(self.links) - number
             for index, plug in enumerate(plugs, at):
                 self.links[index] = _by_hand(self.links[index], plug.cable, plug.length_m)
@@ -237,40 +249,41 @@ class _Draft:
     def _up(self, face: Faceplate) -> None:
         """The links of a leaf to its spines, by rule: none where the file plugs any."""
         unit = face.unit
-        plane = self.planes.get(("fabrics", unit.group.fabric)) if unit.group.fabric else None
-        spines = list(plane.spines) if plane else []
-        if not spines:
-            plane = None
-            carried = [self.planes.get(("networks", name)) for name in unit.group.networks]
-            spines = list(dict.fromkeys(spine for one in carried if one for spine in one.spines))
-        if any((unit.name, spine.name) in self.up for spine in spines):
+        if unit.name in self._joined:
             return
-        spines = [spine for spine in spines if not spine.group.plugs]
+        plane = self.planes.get(("fabrics", unit.group.fabric)) if unit.group.fabric else None
+        if plane is None or not plane.spines:
+            plane = None
+        spines = self._spines(("fabrics", plane.name) if plane else ("networks", *unit.group.networks))
         if not spines:
             return
         number = wanted_up(face, plane, len(spines))
         face.begin_cage(number)
         each, more = divmod(number, len(spines))
         # What does not divide goes to other spines from leaf to leaf.
-        turn = self._turn
-        for index, spine in enumerate(spines):
-            count = each + ((index - turn) % len(spines) < more)
-            if count:
-                path = shared(unit, spine)
-                name = str(path[-1]) if path else ""
-                other = self.faces[spine.name]
-                joins = self.planes.get(path) if path else None
-                self._between(joins, name, unit.name, spine.name, face.take(count), other.take(count))
-        self._turn = (turn + more) % len(spines)
+        turn, self._turn = self._turn % len(spines), self._turn + more
+        further = {(turn + step) % len(spines) for step in range(more)}
+        for index in range(len(spines)) if each else sorted(further):
+            count = each + (index in further)
+            other = self.faces[spines[index].name]
+            path = plane.path if plane else shared(unit, other.unit)
+            if path is not None:
+                self._between(path, unit.name, other.unit.name, face.take_up(count), other.take_up(count))
 
-    _turn: int = 0
+    def _spines(self, path: KeyPath) -> list[SwitchUnit]:
+        """The spines of a fabric, or of some networks together, that the file does not plug."""
+        if path not in self._open:
+            names = path[1:]
+            carried = [self.planes.get((path[0], name)) for name in names]
+            found = dict.fromkeys(spine for plane in carried if plane for spine in plane.spines)
+            self._open[path] = [spine for spine in found if not spine.group.plugs]
+        return self._open[path]
 
-    def _between(
-        self, plane: Plane | None, network: str, a: str, b: str, ours: Sequence[int], yours: Sequence[int]
-    ) -> None:
-        """Links between two switches, ``a`` the lower one."""
+    def _between(self, path: KeyPath, a: str, b: str, ours: Sequence[int], yours: Sequence[int]) -> None:
+        """Links between two switches of the fabric or network at ``path``, ``a`` the lower one."""
         one, other = self.faces[a], self.faces[b]
-        gbit = plane.gbit_per_s if plane else None
+        network, plane = str(path[-1]), self.planes.get(path)
+        gbit = plane.gbit_per_s if plane and plane.fabric else _slower(one, ours, other, yours)
         length = run_length(self.design, a, b)
         one.up += len(ours)
         other.down += len(ours)
@@ -278,14 +291,16 @@ class _Draft:
         self.links.extend(
             Link(
                 network,
-                End(a, here + 1, one.label(here)),
-                End(b, there + 1, other.label(there)),
+                End(a, here + 1, label),
+                End(b, there + 1, other_label),
                 gbit,
                 None,
                 None,
                 length,
             )
-            for here, there in zip(ours, yours, strict=True)
+            for here, there, label, other_label in zip(
+                ours, yours, one.labels(ours), other.labels(yours), strict=True
+            )
         )
 
 
@@ -296,6 +311,13 @@ def wanted_up(face: Faceplate, plane: Plane | None, spines: int) -> int:
     if plane is None or plane.fabric is None:
         return spines
     return math.ceil(face.down / plane.fabric.oversubscription)
+
+
+def _slower(one: Faceplate, ours: Sequence[int], other: Faceplate, yours: Sequence[int]) -> float | None:
+    """What a link between two switches of a network carries; None where the speed of either's port is not known."""
+    speeds = [one.speed(ours[0]), other.speed(yours[0])] if ours and yours else []
+    known = [speed for speed in speeds if speed is not None]
+    return min(known) if len(known) == 2 else None
 
 
 def _by_hand(link: Link, cable: str | None, length: float | None) -> Link:
