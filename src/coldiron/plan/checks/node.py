@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from coldiron.catalog.model import Gpu
 from coldiron.inventory.ranges import fold
 from coldiron.plan.checks import node_cards, node_lanes, node_power, node_supply
-from coldiron.plan.checks.node_common import OFFICE, alike, number, stated, with_gpus
+from coldiron.plan.checks.node_common import OFFICE, a, alike, number, stated, with_gpus
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -152,7 +152,7 @@ def _too_small(
     return design.warn(
         "CH115",
         path,
-        f"the workload is {what}, and a {gpu.name} has {number(gpu.memory_gb or 0)} GB",
+        f"the workload is {what}, and {a(gpu.name)} has {number(gpu.memory_gb or 0)} GB",
         f"take GPUs with {least} GB or more, or name another workload",
         hosts=hosts,
         memory_gb=gpu.memory_gb,

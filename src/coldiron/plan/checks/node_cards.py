@@ -7,7 +7,7 @@ from math import ceil
 
 from coldiron.catalog.model import Gpu
 from coldiron.inventory.source import KeyPath
-from coldiron.plan.checks.node_common import MODULES, OFFICE, number, sold_with, with_cards, with_gpus
+from coldiron.plan.checks.node_common import MODULES, OFFICE, a, number, sold_with, with_cards, with_gpus
 from coldiron.plan.checks.node_seats import room, seats, touching
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
@@ -31,7 +31,7 @@ def mount(design: Design) -> Iterator[Result]:
             yield design.refuse(
                 "CH114",
                 path,
-                f"a {gpu.name} is {_MOUNTED[own]}, and {kind.label} has places for {_PLACES[place]}",
+                f"{a(gpu.name)} is {_MOUNTED[own]}, and {kind.label} has places for {_PLACES[place]}",
                 f"take GPUs that fit, such as {other.name}" if other else "take cards, or an HGX machine",
                 hosts=kind.hosts,
                 mount=own,
@@ -86,7 +86,7 @@ def spacing(design: Design) -> Iterator[Result]:
             yield design.refuse(
                 "CH109",
                 path,
-                f"a {gpu.name} hides {counted(ceil(width), 'bracket')}: the slots at "
+                f"{a(gpu.name)} hides {counted(ceil(width), 'bracket')}: the slots at "
                 f"{', '.join(str(slot.position) for slot in slots)}"
                 + (f" of {counted(brackets, 'bracket')}" if brackets else "")
                 + f" take {room(slots, width, brackets)} of {count}",
@@ -120,7 +120,7 @@ def size(design: Design) -> Iterator[Result]:
                 yield design.refuse(
                     "CH110",
                     path,
-                    f"a {gpu.name} is {number(card)} mm {name}, and the chassis takes {number(chassis)} mm",
+                    f"{a(gpu.name)} is {number(card)} mm {name}, and the chassis takes {number(chassis)} mm",
                     "take another chassis or other cards",
                     hosts=kind.hosts,
                     card_mm=card,
@@ -172,7 +172,7 @@ def _passive(design: Design, kind: Kind, gpu: Gpu) -> Iterator[Result]:
         yield design.refuse(
             "CH112",
             path,
-            f"a {gpu.name} has no fan, and {where} does not push air through it",
+            f"{a(gpu.name)} has no fan, and {where} does not push air through it",
             "take cards with fans, or write `cools_passive_cards: true` if the maker of the chassis says so",
             hosts=kind.hosts,
             gpu=gpu.name,
@@ -192,7 +192,7 @@ def liquid(design: Design) -> Iterator[Result]:
             yield design.refuse(
                 "CH113",
                 path,
-                f"a {gpu.name} is cooled by liquid, and the machine by air",
+                f"{a(gpu.name)} is cooled by liquid, and the machine by air",
                 "take GPUs cooled by air, or a machine with liquid and write `cooling: both`",
                 hosts=kind.hosts,
                 gpu=gpu.name,

@@ -55,6 +55,11 @@ def alike(nodes: Sequence[Node], key: Callable[[Node], Hashable]) -> list[tuple[
     return [tuple(group) for group in groups.values()]
 
 
+def a(name: str) -> str:
+    """``name`` with its article, as the letters are spoken: an rtx-4090, a t4."""
+    return f"{'an' if name[0] in 'aefhilmnorsx8' else 'a'} {name}"
+
+
 def number(value: float) -> str:
     """A number as people write it: no decimals where there are none, one otherwise."""
     return f"{value:.0f}" if abs(value - round(value)) < 0.05 else f"{value:.1f}"

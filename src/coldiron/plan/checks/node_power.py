@@ -9,7 +9,7 @@ from math import ceil
 
 from coldiron.catalog.model import Gpu
 from coldiron.inventory.ranges import fold
-from coldiron.plan.checks.node_common import OFFICE, alike, cap_of, draw, with_cards, with_gpus
+from coldiron.plan.checks.node_common import OFFICE, a, alike, cap_of, draw, with_cards, with_gpus
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -155,7 +155,7 @@ def caps(design: Design) -> Iterator[Result]:
                 yield design.refuse(
                     "CH121",
                     path,
-                    f"a cap of {cap:.0f} W a GPU, and a {gpu.name} takes {to}",
+                    f"a cap of {cap:.0f} W a GPU, and {a(gpu.name)} takes {to}",
                     "write a cap between its limits",
                     hosts=fold([node.name for node in nodes]),
                     cap_watts=cap,

@@ -37,7 +37,7 @@ def strong_enough(design: Design) -> Iterator[Result]:
             if peak is None or own.count is None or own.watts is None:
                 if kind.build.gpu_count:
                     yield from _unknown(design, kind, peak)
-            elif own.count * own.watts < peak.watts * (1 + HEADROOM):
+            elif own.count * own.watts < round(peak.watts * (1 + HEADROOM), 1):
                 yield _too_weak(design, kind, nodes, peak, own.count * own.watts)
 
 
@@ -46,14 +46,15 @@ def _too_weak(design: Design, kind: Kind, nodes: tuple[Node, ...], peak: Draw, h
     find = design.refuse if have < peak.watts else design.warn
     advice = f"take supplies of {ceil(want)} W in all"
     if peak.gpus and peak.gpu_watts and have / (1 + HEADROOM) > peak.rest:
-        most = int((have / (1 + HEADROOM) - peak.rest) / peak.gpus)
+        most = int((have / (1 + HEADROOM) - peak.rest) / peak.gpus + 1e-6)
         advice += f", or write `gpu_cap_watts: {most}` if the GPUs take it"
     own = kind.build.supplies
+    count = own.count or 0
     return find(
         "CH116",
         _supplies(kind),
-        f"{counted(own.count or 0, 'supply', 'supplies')} of {own.watts:.0f} W give {have:.0f} W, and the machine's "
-        f"peak is {peak.watts:.0f} W, {want:.0f} W with 10 % to spare",
+        f"{counted(count, 'supply', 'supplies')} of {own.watts:.0f} W give{'s' if count == 1 else ''} {have:.0f} W, "
+        f"and the machine's peak is {peak.watts:.0f} W, {want:.0f} W with 10 % to spare",
         advice,
         hosts=fold([node.name for node in nodes]),
         watts=peak.watts,
@@ -79,14 +80,14 @@ def one_lost(design: Design) -> Iterator[Result]:
     """CH117: a machine that stops, or slows down, when one of its supplies dies."""
     for kind in stated(design):
         own, office = kind.build.supplies, kind.build.hardware.form in OFFICE
-        # One supply in a machine for an office is what everybody expects.
-        if own.count is None or (own.count == 1 and office):
+        # Nobody expects a spare supply in a machine for an office, unless the file says that there is one.
+        if own.count is None or (office and (own.min_active or own.count) >= own.count):
             continue
         for nodes, peak in _peaks(design, kind):
             why = _fails(kind, own.count - 1, peak)
             if why is None:
                 continue
-            find = design.advise if office or own.count == 1 else design.warn
+            find = design.advise if own.count == 1 else design.warn
             yield find(
                 "CH117",
                 _supplies(kind),
