@@ -47,7 +47,7 @@ def test_show_says_every_figure_with_its_source_and_what_is_unknown() -> None:
     assert "mig.supported yes [" in words
     assert "No source found for" in words
     unknown = text.split("No source found")[1].split("Sources:")[0]
-    assert "power_limit_min_watts" in unknown
+    assert "spike_watts" in unknown
     assert "tdp_watts" not in unknown
     assert "(the maker, read 2026-11-21)" in words
     assert all(len(line) <= 80 for line in text.splitlines() if "http" not in line)
@@ -60,6 +60,11 @@ def test_show_says_every_figure_with_its_source_and_what_is_unknown() -> None:
         ("h200-sxm5-141gb", ["1g.18gb 7x placements unknown"]),
         ("supermicro-sys-510d-8c-fn6p", ["count 4, gbit_per_s 1, cage rj45", "weight_kg 4.54"]),
         ("mcp4y10-n", ["lengths_m 0.5, 1, 1.5, 2", "link_layers infiniband, ethernet"]),
+        (
+            "dgx-h100",
+            ["form rack", "sockets 2", "cores_per_socket 56", "memory_gib 2048", "supplies.inlet c20"],
+        ),
+        ("rtx-4090", ["power_limit_min_watts 150", "spike_watts 618.83", "form_factor.cooling open"]),
     ],
 )
 def test_show_writes_each_kind_of_figure(name: str, words: list[str]) -> None:
@@ -68,8 +73,8 @@ def test_show_writes_each_kind_of_figure(name: str, words: list[str]) -> None:
 
 
 def test_show_as_json_keeps_what_is_unknown() -> None:
-    data = json.loads(said("show", "qm9700", "--json"))
-    assert data["name"] == "qm9700"
+    data = json.loads(said("show", "qm8700", "--json"))
+    assert data["name"] == "qm8700"
     assert data["draw_max_watts"] is None
     assert data["sources"][0]["read"] == "2026-11-21"
 
@@ -85,6 +90,36 @@ def test_a_sites_file_is_shown_over_the_packages(tmp_path: Path) -> None:
     assert "draw_max_watts 1200 [" in text
     assert "read at the PDU (the site, read 2026-11-01)" in text
     assert json.loads(said("list", "switches", "--json", "-o", str(site)))
+
+
+def test_a_chassis_of_a_sites_own_is_shown_slot_by_slot(tmp_path: Path) -> None:
+    site = tmp_path / "catalog.yml"
+    site.write_text(
+        """\
+servers:
+  tower-2:
+    title: Tower for two cards
+    form: tower
+    cpu_lanes: 128
+    slots: [{position: 1, lanes: 16}, {position: 5, lanes: 8}]
+    brackets: 8
+    card_length_max_mm: 340
+    cools_passive_cards: false
+    supplies: {count: 1, watts: 2000, spike_watts: 4000, cables_16pin: 2}
+    sources:
+      - what: [form, cpu_lanes, slots, brackets, card_length_max_mm, cools_passive_cards, supplies]
+        title: the manuals of board, chassis and supply
+        read: 2026-11-01
+        by: site
+""",
+        encoding="utf-8",
+    )
+    text = said("show", "tower-2", "-o", str(site))
+    assert "    position 1, lanes 16\n    position 5, lanes 8\n" in text
+    words = " ".join(text.split())
+    for figure in ("form tower", "brackets 8", "cools_passive_cards no", "supplies.spike_watts 4000"):
+        assert figure in words
+    assert {"base_watts", "liquid_share"} <= set(words.split("No source found")[1].replace(",", "").split())
 
 
 def test_an_unknown_name_is_one_line() -> None:
