@@ -61,7 +61,13 @@ def test_passwords_are_the_declared_ones_or_none(host, opts):
 
 def test_who_is_present_can_work_and_who_is_locked_cannot(host, opts):
     for account in having(opts, "present"):
-        assert host.check_output(f"runuser -l {account['name']} -c 'id -u'") == str(account["uid"])
+        name, uid = account["name"], str(account["uid"])
+        if (account.get("shell") or opts["users_shell"]) in NOLOGIN:
+            # Nobody logs in here, and jobs still run as their users.
+            assert host.run(f"runuser -l {name} -c true").rc != 0
+            assert host.check_output(f"runuser -u {name} -- id -u") == uid
+        else:
+            assert host.check_output(f"runuser -l {name} -c 'id -u'") == uid
     for account in having(opts, "locked"):
         assert host.run(f"runuser -l {account['name']} -c true").rc != 0
 
