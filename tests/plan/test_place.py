@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coldiron.inventory import InventoryError, build
@@ -71,6 +71,9 @@ def at(found: Mapping[str, Position], name: str) -> tuple[str, int | None]:
 
 PDU = {"volts": 230, "amps": 10}  # 1,840 W with the usual derating
 
+# Each example is a whole file, and drawing one takes long where many tests share a processor.
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 racks_of = st.lists(
     st.fixed_dictionaries(
         {"units": st.integers(3, 14)},
@@ -123,7 +126,7 @@ def drawn(racks: list[dict[str, Any]], kinds: list[Any]) -> Design:
     return cluster(written, nodes, feeds=feeds)
 
 
-@settings(max_examples=50, deadline=None)
+@FEW
 @given(racks_of, kinds_of)
 def test_what_is_chosen_fits_and_what_is_written_stays(racks: list[dict[str, Any]], kinds: list[Any]) -> None:
     plan = drawn(racks, kinds)
@@ -166,7 +169,7 @@ def test_what_is_chosen_fits_and_what_is_written_stays(racks: list[dict[str, Any
         assert thing.rack == "auto" or bays[thing.rack or ""].unit(thing.shape) is None
 
 
-@settings(max_examples=25, deadline=None)
+@FEW
 @given(racks_of, kinds_of, st.integers(1, 6))
 def test_what_is_added_at_the_end_moves_nobody(
     racks: list[dict[str, Any]], kinds: list[Any], more: int
@@ -182,7 +185,7 @@ def test_what_is_added_at_the_end_moves_nobody(
         assert {name: grown[name] for name in before} == dict(before)
 
 
-@settings(max_examples=25, deadline=None)
+@FEW
 @given(st.integers(2, 6), st.integers(1, 24), st.sampled_from([300, 900]))
 def test_racks_that_are_alike_get_alike(racks: int, count: int, watts: int) -> None:
     pdus = [{"name": "a", **PDU, "amps": 100}]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coldiron.inventory.facility import RackGroup
-from coldiron.inventory.ranges import RangeError, expand_names, fold
+from coldiron.inventory.ranges import expand_names, fold
 from coldiron.inventory.source import KeyPath
 from coldiron.plan.checks.space_balance import unbalanced
 from coldiron.plan.checks.space_cables import beyond_catalog, beyond_reach
@@ -115,6 +115,12 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
+def _more(number: int, what: str) -> str:
+    if number == 0:
+        return ""
+    return f"; so does one more {what}" if number == 1 else f"; so do {number} more {what}s"
+
+
 def _overlaps(design: Design, here: Floor) -> Iterator[Result]:
     """What the file puts where something else stands."""
     order = {thing.name: number for number, thing in enumerate(here.things)}
@@ -130,7 +136,7 @@ def _overlaps(design: Design, here: Floor) -> Iterator[Result]:
         if rack not in bays:
             bays[rack] = _filled(design, rack, here.racks[rack])
         spot = bays[rack].unit(late.thing.shape)
-        more = f", and so do {_count(len(found) - 1, 'pair')} more of these" if len(found) > 1 else ""
+        more = _more(len(found) - 1, "pair")
         yield design.refuse(
             "CU101",
             key_path(design, late.thing, "u"),
@@ -176,7 +182,7 @@ def _outside(design: Design, here: Floor) -> Iterator[Result]:
                 found.setdefault((one.thing.path, id(one.rack)), []).append(one)
     for several in found.values():
         first = several[0]
-        more = f"; so do {len(several) - 1} more of {first.thing.group}" if len(several) > 1 else ""
+        more = _more(len(several) - 1, "machine")
         height = first.position.height_u or 1
         last = first.rack.units - height + 1
         yield design.refuse(
@@ -336,7 +342,7 @@ def one_place(design: Design) -> Iterator[Result]:
     for (_, path), several in clashes.items():
         first, second = several[0]
         rack = design.racks[second]
-        more = f", and so do {_count(len(several) - 1, 'pair')} more of these" if len(several) > 1 else ""
+        more = _more(len(several) - 1, "pair")
         yield design.refuse(
             "CU107",
             (*path, "position"),
@@ -352,11 +358,7 @@ def key_path(design: Design, thing: Thing, key: str) -> KeyPath:
     kind, index = thing.path[:2]
     if kind == "nodes" and isinstance(index, int):
         for text, own in design.cluster.node_groups[index].overrides.items():
-            try:
-                mine = getattr(own, key) is not None and thing.name in expand_names(text).names
-            except RangeError:
-                continue
-            if mine:
+            if getattr(own, key) is not None and thing.name in expand_names(text).names:
                 return (*thing.path, "overrides", text, key)
     return (*thing.path, key)
 

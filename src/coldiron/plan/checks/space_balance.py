@@ -164,11 +164,14 @@ def _worst_circuits(circuits: Sequence[CircuitLoad]) -> dict[str, tuple[str, flo
 
 
 def _moves(racks: Sequence[_Rack], feeds: Sequence[_Load]) -> tuple[list[Move], float]:
-    """Moves, each of which takes from the worst, and the worst share after the last that lowered it."""
+    """Moves, each of which takes from the worst, until nothing is tight; and the worst share that is left."""
     loads: list[_Load] = [*racks, *feeds]
     moves: list[Move] = []
-    best, kept = max(load.share for load in loads), 0
+    before = best = max(load.share for load in loads)
+    kept = 0
     for _ in range(MOVES_AT_MOST):
+        if best < TIGHT and before - best >= WORTH:
+            break
         worst = max(loads, key=lambda load: load.share)
         move = _move(worst, racks)
         if move is None:
