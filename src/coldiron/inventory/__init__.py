@@ -7,17 +7,21 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coldiron.errors import ColdironError
-from coldiron.inventory.check import build
-from coldiron.inventory.cluster import Cluster, Node
 from coldiron.inventory.findings import Finding, InventoryError, shown_path
-from coldiron.inventory.model import ClusterFile
-from coldiron.inventory.source import read
+
+if TYPE_CHECKING:
+    from coldiron.inventory.check import build
+    from coldiron.inventory.cluster import Cluster, Node
+    from coldiron.inventory.source import read
 
 FILE_NAMES = ("cluster.yml", "cluster.yaml")
+# The models take half a second to import, and who only prints a finding needs none of them.
+_WHERE = {"build": "check", "Cluster": "cluster", "Node": "cluster", "read": "source"}
 
 __all__ = [
     "FILE_NAMES",
@@ -33,6 +37,12 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"coldiron.inventory.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def find(path_or_dir: Path) -> Path:
     """The cluster.yml that ``path_or_dir`` means: itself, or the one in that directory.
 
@@ -46,9 +56,7 @@ def find(path_or_dir: Path) -> Path:
             raise ColdironError(f"{where} has a cluster.yml and a cluster.yaml; keep one of them")
         if found:
             return found[0]
-        raise ColdironError(
-            f"{where} has no cluster.yml; begin with a copy of inventories/virtual/cluster.yml"
-        )
+        raise ColdironError(f"{where} has no cluster.yml; begin with `coldiron init {where}`")
     if not os.path.exists(path_or_dir):
         raise ColdironError(f"{where} does not exist; name an inventory, e.g. -i inventories/virtual")
     if path_or_dir.name not in FILE_NAMES:
@@ -63,10 +71,15 @@ def load(path: Path) -> Cluster:
 
     Raises InventoryError, with all findings, when it cannot be used.
     """
+    from coldiron.inventory.check import build
+    from coldiron.inventory.source import read
+
     file = find(path) if os.path.isdir(path) and path.name not in FILE_NAMES else path
     return build(read(file), file)
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a cluster.yml, for editors and tests."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **ClusterFile.model_json_schema()}
+    from coldiron.inventory.schema import schema as made
+
+    return made()

@@ -7,6 +7,7 @@ import re
 from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from operator import itemgetter
 from pathlib import Path
@@ -42,6 +43,7 @@ from coldiron.inventory.model import (
 from coldiron.inventory.ranges import MAX_NAMES, MAX_NODES, Names, TooManyNames, bounded, expand_names
 from coldiron.inventory.source import Document, KeyPath
 from coldiron.inventory.structure import Structure
+from coldiron.inventory.table import Rows, check_names, read_rows
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -73,7 +75,10 @@ def _build(document: Document, path: Path) -> Cluster:
     judge = Judge(document, parts.networks)
     _networks(judge, parts.networks)
     structure = Structure(judge, parts, catalog)
-    nodes = _nodes(judge, parts, catalog, structure, {})
+    rows = _rows(document, data, file, path)
+    nodes = _nodes(judge, parts, catalog, structure, rows)
+    if file is not None:
+        check_names(document, rows, {node.name for node in nodes})
     structure.references(nodes)
     if not document.findings:
         _completeness(judge, parts.features, nodes)
@@ -155,10 +160,21 @@ def _sound_values(model: type[_Model], raw: object) -> dict[str, _Model]:
     return {name: block for name, item in items if (block := _sound(model, item)) is not None}
 
 
+def _rows(document: Document, data: dict[str, Any], file: ClusterFile | None, path: Path) -> Rows:
+    """What the CSV file says of single nodes."""
+    name = file.nodes_csv if file is not None else data.get("nodes_csv")
+    if not isinstance(name, str) or document.is_spoilt(("nodes_csv",)):
+        return {}
+    networks = data.get("networks")
+    return read_rows(path.parent / name, document, networks if isinstance(networks, dict) else ())
+
+
 def _catalog(document: Document, parts: _Parts, path: Path) -> Catalog:
     """The catalog with the site's files over it; empty where nothing is looked up in it."""
     if not parts.names_hardware():
         return Catalog()
+    if not parts.site.catalog:
+        return packaged()
     try:
         return load_catalog([path.parent / name for name in parts.site.catalog])
     except InventoryError as error:
@@ -166,6 +182,12 @@ def _catalog(document: Document, parts: _Parts, path: Path) -> Catalog:
     except ColdironError as error:
         document.find(("site", "catalog"), str(error), "CI221")
     document.spoilt.add(("site", "catalog"))
+    return packaged()
+
+
+@cache
+def packaged() -> Catalog:
+    """The package's own catalog, read once a process: it does not change."""
     return load_catalog()
 
 

@@ -44,7 +44,7 @@ class Judge:
                 clashes.setdefault(self.document.place(first), []).append(value)
         here = self.document.place(path)
         for (file, line), clashing in clashes.items():
-            listed = ", ".join(clashing[:5]) + (", ..." if len(clashing) > 5 else "")
+            listed = ", ".join(map(shown, clashing[:5])) + (", ..." if len(clashing) > 5 else "")
             if (file, line) == here:
                 where = "twice on this line"
             elif file == here[0]:
@@ -58,7 +58,11 @@ class Judge:
         seen: set[str] = set()
         again = [value for value in values if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
         if again:
-            self.find(path, f"{what} {', '.join(again[:5])} is twice on this line; {advice}", TWICE[what])
+            self.find(
+                path,
+                f"{what} {', '.join(map(shown, again[:5]))} is twice on this line; {advice}",
+                TWICE[what],
+            )
         self.once(path, what, seen, advice)
 
     def inside(self, path: KeyPath, addresses: Iterable[IPv4Address], network: str) -> None:

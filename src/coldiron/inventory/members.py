@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from coldiron.catalog.load import Catalog
 from coldiron.inventory.cluster import Node
-from coldiron.inventory.findings import nearest
+from coldiron.inventory.findings import nearest, shown
 from coldiron.inventory.functions import FUNCTIONS, all_groups
 from coldiron.inventory.hardware import Build, merge
 from coldiron.inventory.judge import Judge
@@ -233,9 +233,10 @@ class Members:
                     found.values, where, at
                 )
         if values.bmc is not None:
-            where = (*path, "bmc", "address")
-            found = self._addresses(where, values.bmc.address, names, "bmc", len(at))
-            bmc.fill(found.values, where, at)
+            if values.bmc.address is not None:
+                where = (*path, "bmc", "address")
+                found = self._addresses(where, values.bmc.address, names, "bmc", len(at))
+                bmc.fill(found.values, where, at)
             self._listed(bmc_mac, (*path, "bmc", "mac"), values.bmc.mac, names, at)
             if values.bmc.credentials:
                 credentials.fill([values.bmc.credentials] * len(at), (*path, "bmc"), at)
@@ -534,7 +535,9 @@ class Members:
             if getattr(build.hardware, name) is not None:
                 continue
             if group.model is not None:
-                text = f"the catalog does not know `{name}` of {group.model}; write it under `hardware`"
+                text = (
+                    f"the catalog does not know `{name}` of {shown(group.model)}; write it under `hardware`"
+                )
                 self.judge.find(where, f"{text}, e.g. `{name}: {example}`", "CI212")
             else:
                 self.judge.find(where, f"`{name}` is missing here; write e.g. `{name}: {example}`", "CI102")
@@ -551,7 +554,7 @@ def absent(judge: Judge, path: KeyPath, what: str, name: str, known: Iterable[st
         if near
         else "`coldiron catalog list` shows what there is, and a file under `site.catalog` adds to it"
     )
-    judge.find(path, f"the catalog has no {what} `{name}`; {advice}", "CI220")
+    judge.find(path, f"the catalog has no {what} `{shown(name)}`; {advice}", "CI220")
 
 
 def spread(

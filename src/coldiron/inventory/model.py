@@ -242,6 +242,22 @@ class Bmc(Block):
     )
 
 
+class BmcOwn(Block):
+    """What one node's management controller has of its own."""
+
+    address: AddressRange | None = Field(
+        default=None, description="Its address; the range's if absent.", examples=["10.78.0.77"]
+    )
+    mac: Macs | None = Field(
+        default=None, description="Its MAC address; for a range a list.", examples=["52:54:00:aa:00:77"]
+    )
+    credentials: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = Field(
+        default=None,
+        description="The variable with its user and password, in the vault.",
+        examples=["bmc_credentials"],
+    )
+
+
 class Disk(Block):
     """A disk by a rule that finds it: its serial, its WWN, or its size and model."""
 
@@ -321,7 +337,7 @@ class NodeOwn(Block):
     )
     mac: Macs | None = Field(default=None, description="See nodes.", examples=["52:54:00:12:34:56"])
     serial: Texts | None = Field(default=None, description="See nodes.", examples=["1660224000123"])
-    bmc: Bmc | None = Field(default=None, description="See nodes.")
+    bmc: BmcOwn | None = Field(default=None, description="What its management controller has of its own.")
     rack: ThingNames | None = Field(default=None, description="See nodes.", examples=["r01"])
     u: Counts | None = Field(default=None, description="See nodes.", examples=[9])
     platform: Platform | None = Field(default=None, description="See nodes.", examples=["metal"])
@@ -466,6 +482,7 @@ __all__ = [
     "PLUGIN",
     "Block",
     "Bmc",
+    "BmcOwn",
     "ClusterFile",
     "Defaults",
     "Disk",

@@ -161,7 +161,7 @@ def _read_text(path: Path) -> str:
             data = handle.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _Broken(
-            0, "there is no such file; begin with a copy of inventories/virtual/cluster.yml", "CI001"
+            0, "there is no such file; begin with `coldiron init inventories/NAME`", "CI001"
         ) from None
     except OSError as error:
         raise _Broken(0, f"cannot be read: {error.strerror or error}", "CI001") from None
@@ -192,7 +192,9 @@ def _check_text(text: str) -> None:
         line = text.count("\n", 0, found.start()) + 1
         raise _Broken(line, f"control character {shown(found.group())} in the text; remove it", "CI002")
     if not text.strip():
-        raise _Broken(0, "the file is empty; copy inventories/virtual/cluster.yml to begin with", "CI001")
+        raise _Broken(
+            0, "the file is empty; `coldiron init inventories/NAME` writes one to begin with", "CI001"
+        )
 
 
 def _compose(text: str) -> _Node:
@@ -262,7 +264,9 @@ def _compose_events(events: Iterator[yaml.Event]) -> _Node:
             pending_keys.append(None)
     if root is None:
         raise _Broken(
-            0, "the file holds only comments; copy inventories/virtual/cluster.yml to begin with", "CI001"
+            0,
+            "the file holds only comments; `coldiron init inventories/NAME` writes one to begin with",
+            "CI001",
         )
     return root
 

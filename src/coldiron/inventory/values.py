@@ -107,10 +107,13 @@ def _addresses(value: str) -> str:
 
 def _macs(value: object) -> object:
     values = value if isinstance(value, list) else [value]
+    if not values:
+        raise Wrong("the list is empty; list at least one, or remove the line")
     result: list[str] = []
     for one in values:
         if not isinstance(one, str):
-            raise Wrong(f'`{shown(one)}` is no MAC address; write "52:54:00:12:34:56", in quotes')
+            said = "nothing" if one is None else f"`{shown(one)}`"
+            raise Wrong(f'{said} is no MAC address; write "52:54:00:12:34:56", in quotes')
         mac = one.lower().replace("-", ":")
         if not _MAC.fullmatch(mac):
             raise Wrong(f'`{shown(one)}` is no MAC address; write six hex pairs: "52:54:00:12:34:56"')
@@ -122,6 +125,8 @@ def _macs(value: object) -> object:
 
 def _one_or_many(value: object) -> object:
     """A list as a tuple; a single value as a tuple of one."""
+    if value == []:
+        raise Wrong("the list is empty; list at least one, or remove the line")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
@@ -167,7 +172,8 @@ def _numbers(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise Wrong(f"`{shown(value)}` is no range of numbers; write e.g. 1-16")
+        said = "nothing" if value is None else "a list" if isinstance(value, list) else f"`{shown(value)}`"
+        raise Wrong(f"{said} is no range of numbers; write e.g. 1-16 or 1-4,7")
     found: list[int] = []
     for part in value.split(","):
         match = _SPAN.fullmatch(part.strip())
@@ -177,6 +183,8 @@ def _numbers(value: object) -> object:
                 f"`{shown(value)}` is no range of numbers from 1 to {_MOST}; write e.g. 1-16 or 1-4,7"
             )
         found.extend(range(first, last + 1))
+        if len(found) > _MOST:
+            break
     if len(set(found)) < len(found):
         raise Wrong(f"`{shown(value)}` holds a number twice; write each once")
     return tuple(found)

@@ -33,13 +33,15 @@ OF_INVENTORY = [page for page in pages().values() if page.family == "CI"]
 
 def over_sound(blocks: str) -> str:
     """A sound cluster.yml whose top-level blocks are replaced by those of the same name in ``blocks``."""
-    split = re.compile(r"^(?=[a-z]+:)", re.MULTILINE)
+    split = re.compile(r"^(?=[a-z_]+:)", re.MULTILINE)
     ours = {block.partition(":")[0]: block for block in split.split(SOUND) if block}
     theirs = {block.partition(":")[0]: block for block in split.split(blocks) if block}
     return "".join({**ours, **theirs}.values())
 
 
 def codes_of(tmp_path: Path, page: Page, example: str) -> list[str]:
+    (tmp_path / "nodes.csv").write_text("name,serial\ncpu01,S4471\n")
+    (tmp_path / "catalog.yml").write_text("gpus: {}\n")
     file = tmp_path / "cluster.yml"
     file.write_text(example if page.whole else over_sound(example))
     try:
