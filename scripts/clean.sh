@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 coldiron="${COLDIRON_VENV:-.venv}/bin/coldiron"
 failed=0
-for state in inventories/*/.rack molecule/default/inventory/.rack .cache/site/virtual/.rack; do
+for state in inventories/*/.rack molecule/default/inventory/.rack .cache/site/virtual/.rack \
+  /var/lib/coldiron/rehearsal/*/.rack; do
   [ -d "$state" ] || continue
   if [ -x "$coldiron" ]; then
     "$coldiron" rack down -i "$(dirname "$state")" || failed=1
@@ -14,6 +15,7 @@ for state in inventories/*/.rack molecule/default/inventory/.rack .cache/site/vi
   fi
 done
 [ "$failed" = 0 ] || exit 1
+rm -rf /var/lib/coldiron/rehearsal
 if [ -x "$coldiron" ]; then "$coldiron" rack purge; fi
 rm -rf .venv .venv-* .cache artifacts dist build context site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov .ansible
 rm -f inventories/virtual/.vault-password inventories/virtual/group_vars/all/vault.yml
