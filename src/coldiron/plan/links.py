@@ -257,11 +257,13 @@ class _Draft:
         spines = self._spines(("fabrics", plane.name) if plane else ("networks", *unit.group.networks))
         if not spines:
             return
-        number = wanted_up(face, plane, len(spines))
+        number = self._wanted_up(face, plane, spines)
         face.begin_cage(number)
         each, more = divmod(number, len(spines))
-        # What does not divide goes to other spines from leaf to leaf.
-        turn, self._turn = self._turn % len(spines), self._turn + more
+        # What does not divide goes to other spines from leaf to leaf; where there is no more than that, all leaves take
+        # the same spines, so that they meet.
+        turn = self._turn % len(spines) if each else 0
+        self._turn += more
         further = {(turn + step) % len(spines) for step in range(more)}
         for index in range(len(spines)) if each else sorted(further):
             count = each + (index in further)
@@ -269,6 +271,21 @@ class _Draft:
             path = plane.path if plane else shared(unit, other.unit)
             if path is not None:
                 self._between(path, unit.name, other.unit.name, face.take_up(count), other.take_up(count))
+
+    def _wanted_up(self, face: Faceplate, plane: Plane | None, spines: Sequence[SwitchUnit]) -> int:
+        """How many links a leaf has to its spines: what the file says, else what the fabric's promise asks for.
+
+        By rule as many to each spine, if leaf and spines have the ports.
+        """
+        if face.unit.group.uplinks is not None:
+            return face.unit.group.uplinks
+        if plane is None or plane.fabric is None:
+            return len(spines)
+        number = math.ceil(face.down / plane.fabric.oversubscription)
+        each = -(-number // len(spines))
+        room = face.free is None or each * len(spines) + plane.fabric.spare_ports <= face.free
+        held = [ports for spine in spines if (ports := self.faces[spine.name].ports) is not None]
+        return each * len(spines) if room and each * len(plane.leaves) <= min(held, default=0) else number
 
     def _spines(self, path: KeyPath) -> list[SwitchUnit]:
         """The spines of a fabric, or of some networks together, that the file does not plug."""
@@ -302,15 +319,6 @@ class _Draft:
                 ours, yours, one.labels(ours), other.labels(yours), strict=True
             )
         )
-
-
-def wanted_up(face: Faceplate, plane: Plane | None, spines: int) -> int:
-    """How many links a leaf has to its spines: what the file says, else what the fabric's promise asks for."""
-    if face.unit.group.uplinks is not None:
-        return face.unit.group.uplinks
-    if plane is None or plane.fabric is None:
-        return spines
-    return math.ceil(face.down / plane.fabric.oversubscription)
 
 
 def _slower(one: Faceplate, ours: Sequence[int], other: Faceplate, yours: Sequence[int]) -> float | None:

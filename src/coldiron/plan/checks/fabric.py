@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from coldiron.inventory.cluster import SwitchUnit
@@ -56,7 +57,7 @@ def unserved(design: Design) -> Iterator[Finding]:
             if which
             else "write a leaf switch, or more `plugs`",
             hosts=fold(list(nodes)),
-            subject=f"{plane.path[0]} {plane.name}",
+            subject=f"{'fabric' if plane.fabric else 'network'} {plane.name}",
             nodes=len(nodes),
         )
 
@@ -101,13 +102,15 @@ def oversubscribed(design: Design) -> Iterator[Finding]:
             if not shares:
                 continue
             share, down, up = max(shares.values())
-            need = -int(-down // promised)
+            number = len(plane.spines)
+            need = math.ceil(math.ceil(down / promised) / number) * number
+            told = math.ceil(share * 100 - _EPSILON) / 100
             yield design.refuse(
                 "CL129",
                 (*path, "uplinks") if units[0].group.uplinks is not None else path,
                 f"{fold(list(shares))}: {down} links down share {up} up, {share:.3g}:1, and `{plane.name}` promises "
                 f"{promised:g}:1" + (" (full bisection)" if promised == 1 else ""),
-                f"write {need} uplinks, or `oversubscription: {share:.3g}` for the fabric",
+                f"write {need} uplinks, or `oversubscription: {told:g}` for the fabric",
                 subject=f"switch {units[0].group.name}",
                 down=down,
                 up=up,
@@ -136,8 +139,7 @@ def uneven(design: Design) -> Iterator[Finding]:
                     what = f"{folded(found)} reaches {number - ups.count(0)} of the {number} spines of `{plane.name}`"
                 else:
                     what = f"the {sum(ups)} links up of {folded(found)} do not divide over {number} spines"
-                less = sum(ups) // number * number
-                choice = f"{less} or {less + number}" if less else f"{number}"
+                choice = -(-sum(ups) // number) * number
                 yield design.warn(
                     code,
                     where,
@@ -193,15 +195,16 @@ def apart(design: Design) -> Iterator[Finding]:
                     "CL135",
                     leaves[0].path,
                     f"nothing joins {which}, which carry `{plane.name}`",
-                    "write a spine for it, or `plugs` from one to the other; their ports are not counted before",
+                    "write a spine for it, or `plugs` from one to the other; until then those ports are not counted",
                     subject=f"network {plane.name}",
                 )
         elif split:
             which = f"rail {fold_numbers(split)} of " if plane.rails > 1 else ""
+            sets = "leaves" if all(len(part) == 1 for part in parts) else "sets of leaves"
             yield design.refuse(
                 "CL132",
                 leaves[0].path,
-                f"{which}`{plane.name}` is on {len(parts)} leaves, or sets of them, that nothing joins",
+                f"the nodes on {which}`{plane.name}` hang on {len(parts)} {sets} that nothing joins",
                 "write spines, or uplinks to them",
                 subject=f"fabric {plane.name}",
                 parts=len(parts),
@@ -211,7 +214,7 @@ def apart(design: Design) -> Iterator[Finding]:
                 "CL134",
                 leaves[0].path,
                 f"nothing joins the leaves of `{plane.name}`: its rails reach each other through the nodes only",
-                "write spines, if GPUs without NVLink or jobs without a library for that use it",
+                "write spines, unless all jobs keep to one rail or change rails through NVLink",
                 subject=f"fabric {plane.name}",
                 parts=len(parts),
             )

@@ -134,7 +134,9 @@ def ports(design: Design) -> Iterator[Result]:
             what = f"{folded(found)}: {_links(worst)} take {worst.taken} ports, and {group.model} has {worst.ports}"
             advice = _MORE[group.function]
             if code == "CL127":
-                what = f"{folded(found)} has {worst.free} of {worst.ports} ports free, of {spare} that must stay so"
+                what = (
+                    f"{folded(found)}: {worst.free} of {worst.ports} ports are free, and {spare} must stay so"
+                )
                 advice = "write more leaves, or fewer `spare_ports` for the fabric"
             yield design.refuse(
                 code,

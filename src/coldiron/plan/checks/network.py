@@ -144,7 +144,7 @@ def subnet_size(design: Design) -> Iterator[Finding]:
         switches = len(managed) if here else 0
         wanted = nodes + pool + switches
         if wanted > there:
-            listed = [f"{nodes} that are given away", f"{pool} of the DHCP pool", f"{switches} of switches"]
+            listed = [f"{nodes} that are written", f"{pool} of the DHCP pool", f"{switches} of switches"]
             counts = (nodes, pool, switches)
             yield design.warn(
                 "CL104",
@@ -327,12 +327,12 @@ def uncarried(design: Design) -> Iterator[Finding]:
         if plane.fabric is None and purpose(plane.name, design.cluster.networks[plane.name]) == "external":
             continue
         what = "fabric" if plane.fabric else "network"
-        key = "`fabric`" if plane.fabric else "`networks`"
+        key = "as the `fabric`" if plane.fabric else "under the `networks`"
         yield design.advise(
             "CL113",
             plane.path,
             f"{len(plane.nodes)} nodes are on {what} `{plane.name}`, and no switch carries it",
-            f"write `{plane.name}` under the {key} of a switch; its ports are not counted before",
+            f"write `{plane.name}` {key} of a switch; until then its ports are not counted",
             subject=f"{what} {plane.name}",
             nodes=len(plane.nodes),
         )

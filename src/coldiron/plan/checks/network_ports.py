@@ -111,7 +111,7 @@ def node_ports(design: Design) -> Iterator[Result]:
                 "CL115",
                 (*kind.path, "hardware", "ports") if kind.group.hardware else kind.path,
                 f"{lack.wanted} ports{speed} are wanted ({', '.join(map(str, lack.by))}), "
-                f"and {kind.label} has {lack.there}",
+                f"and {kind.group.model or 'the machine'} has {lack.there}",
                 advice,
                 hosts=fold(names),
                 ports=lack.there,
