@@ -259,6 +259,8 @@ def test_a_lower_cap_lowers_the_spikes_too(tmp_path: Path) -> None:
         ("{model: rtx-4090, count: 3}", "cables_8pin: 6, cables_16pin: 1", False),
         ("{model: rtx-3090, count: 3}", "cables_8pin: 6, cables_16pin: 0", False),
         ("{model: rtx-3090, count: 3}", "cables_8pin: 5, cables_16pin: 0", True),
+        ("{model: rtx-a6000, count: 3}", "cables_8pin: 6, cables_16pin: 9", False),
+        ("{model: rtx-a6000, count: 3}", "cables_8pin: 5, cables_16pin: 9", True),
         ("{model: t4, count: 3}", "cables_8pin: 0, cables_16pin: 0", False),
     ],
 )

@@ -16,6 +16,7 @@ from coldiron.text import counted
 # What one 8-pin cable, and the slot itself, may carry.
 CABLE_WATTS = 150
 SLOT_WATTS = 75
+_PROCESSOR = re.compile(r"CPU|EPS", re.IGNORECASE)
 _WIDE = re.compile(r"12V-?2x6|12VHPWR|(12|16)-pin", re.IGNORECASE)
 
 
@@ -85,17 +86,19 @@ def cables(design: Design) -> Iterator[Result]:
 def wanted(gpu: Gpu, count: int, have16: int) -> Cables | None:
     """The cables for ``count`` cards where there are ``have16`` of 16 pins; None where the card's watts are unknown.
 
-    A card of 16 pins that finds no such cable takes, by an adapter, as many 8-pin cables as its watts want beyond
-    what the slot gives.
+    A card that finds no cable of its own kind takes, by an adapter, as many 8-pin cables as its watts want beyond what
+    the slot gives: one of 16 pins, and one with a processor's connector (EPS).
     """
-    wide, narrow = _wide(gpu) * count, _narrow(gpu) * count
-    short = max(wide - have16, 0)
-    if not short:
-        return Cables(narrow, wide)
+    wide, processor = _wide(gpu), _processor(gpu)
+    narrow = (len(_connectors(gpu)) - wide - processor) * count
+    fed = min(have16 // wide, count) if wide else 0
+    adapted = count - fed if wide or processor else 0
+    if not adapted:
+        return Cables(narrow, fed * wide)
     if gpu.tdp_watts is None:
         return None
     each = max(ceil((gpu.tdp_watts - SLOT_WATTS) / CABLE_WATTS), 1)
-    return Cables(narrow + short * ceil(each / max(_wide(gpu), 1)), wide - short)
+    return Cables(narrow + adapted * each, fed * wide)
 
 
 def _too_few(design: Design, kind: Kind, gpu: Gpu, count: int, want: Cables) -> Result:
@@ -127,9 +130,9 @@ def _wide(gpu: Gpu) -> int:
     return sum(bool(_WIDE.match(one)) for one in _connectors(gpu))
 
 
-def _narrow(gpu: Gpu) -> int:
-    """Connectors of 6 or 8 pins on a card."""
-    return len(_connectors(gpu)) - _wide(gpu)
+def _processor(gpu: Gpu) -> int:
+    """Connectors on a card as a processor has them."""
+    return sum(bool(_PROCESSOR.search(one)) for one in _connectors(gpu))
 
 
 def caps(design: Design) -> Iterator[Result]:
