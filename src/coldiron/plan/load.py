@@ -149,20 +149,25 @@ def _cap_rows(grid: Grid) -> list[dict[str, Any]]:
 
 
 def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
-    """``power_data`` in a few lines for a terminal: racks (the fullest first, ``rows`` at most), caps, totals."""
+    """``power_data`` in a few lines for a terminal: caps, racks (the fullest first, ``rows`` at most), totals."""
     lines = [_cap_line(cap) for cap in data["caps"]]
-    fed = [rack for rack in data["racks"] if rack["load_percent"] is not None]
-    fed.sort(key=lambda rack: -rack["failover_percent"])
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for rack in data["racks"]:
+        if rack["load_percent"] is not None:
+            key = ("failover_percent", "load_percent", "watts", "heat_kw", "heat_btu_per_h")
+            alike.setdefault(tuple(rack[name] for name in key), []).append(rack["rack"])
+    fed = sorted(alike.items(), key=lambda item: item[0], reverse=True)
     if fed:
-        width = max(4, *(len(rack["rack"]) for rack in fed[:rows]))
-        lines.append(f"{'rack':<{width}}      watts  all feeds  one lost   heat kW      BTU/h")
+        names = [fold(racks) for _, racks in fed[:rows]]
+        width = max(4, *map(len, names))
+        lines.append(f"{'rack':<{width}}  watts each  all feeds  one lost  heat kW      BTU/h")
         lines += [
-            f"{rack['rack']:<{width}} {rack['watts']:>10,.0f}  {rack['load_percent']:>7.0f} %  "
-            f"{rack['failover_percent']:>6.0f} %  {rack['heat_kw']:>8.1f}  {rack['heat_btu_per_h']:>9,}"
-            for rack in fed[:rows]
+            f"{name:<{width}}  {watts:>10,.0f}  {load:>7.0f} %  {worst:>6.0f} %  {kw:>7.1f}  {btu:>9,.0f}"
+            for name, ((worst, load, watts, kw, btu), _) in zip(names, fed, strict=False)
         ]
-        if len(fed) > rows:
-            lines.append(f"... and {len(fed) - rows} racks that are less full; --json has them all")
+        more = sum(len(racks) for _, racks in fed[rows:])
+        if more:
+            lines.append(f"... and {more} racks that are less full; --json has them all")
     if data["watts"]:
         lines.append(_total_line(data))
     if data["without_figure"]:
@@ -174,7 +179,7 @@ def _cap_line(cap: dict[str, Any]) -> str:
     watts, rating = cap["gpu_cap_watts"], cap["gpu_tdp_watts"]
     return (
         f"{cap['nodes']}: cap each GPU at {watts:.0f} W ({percent(watts / rating)} of {rating:.0f} W), and every "
-        f"circuit holds; {cap['speed_note']}"
+        f"circuit of its rack holds; {cap['speed_note']}"
     )
 
 

@@ -98,8 +98,8 @@ def advised(design: Design) -> Iterator[Result]:
         yield design.advise(
             "CP117",
             machine.path,
-            f"cap each GPU at {cap:.0f} W ({percent(cap / rating)} of {rating:.0f} W), and the circuits of rack "
-            f"{fold(racks)} hold, which they do not now; {speed}",
+            f"cap each GPU at {cap:.0f} W ({percent(cap / rating)} of {rating:.0f} W), and the circuits of "
+            f"{'rack' if len(racks) == 1 else 'racks'} {fold(racks)} hold, which they do not now; {speed}",
             f"write `power: {{gpu_cap_watts: {cap:.0f}}}`, or `power: {{fit_circuit: true}}` and the plan finds it",
             hosts=fold(hosts),
             subject=f"{machine.label} in {fold(racks)}",

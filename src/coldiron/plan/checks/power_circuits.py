@@ -94,7 +94,7 @@ def _finding(
         breaker.path,
         what,
         advice,
-        hosts=words.names(kind.on(breaker)),
+        hosts=words.hosts(kind, breaker),
         subject=words.subject(kind, breaker),
         watts=round(carried, 1),
         limit_watts=round(breaker.limit_watts, 1),

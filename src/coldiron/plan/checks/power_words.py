@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from coldiron.inventory.ranges import fold
 from coldiron.plan.caps import percent
 from coldiron.plan.circuits import Breaker, FeedKey, RackKind
+
+_KW_FROM = 100_000
 
 
 def racks(kind: RackKind) -> str:
@@ -40,15 +43,30 @@ def lost(feed: FeedKey) -> str:
 
 
 def watts(value: float) -> str:
-    """``value`` in whole watts."""
-    return f"{value:.0f} W"
+    """``value`` in whole watts, in kW from 100 kW on."""
+    return f"{value:.0f} W" if value < _KW_FROM else f"{value / 1000:.0f} kW"
 
 
 def too_many(carried: float, allowed: float) -> str:
     """By how many watts ``carried`` is above ``allowed``, rounded up."""
-    return f"{math.ceil(carried - allowed - 1e-6)} W too many"
+    more = carried - allowed
+    return (
+        f"{math.ceil(more - 1e-6)} W too many" if more < _KW_FROM else f"{math.ceil(more / 1000)} kW too many"
+    )
+
+
+def hosts(kind: RackKind, which: Breaker) -> str:
+    """What hangs on a breaker, folded; of racks that are alike, what hangs on its PDU, which folds into fewer words."""
+    whole = which if len(kind.racks) == 1 else kind.layout.breakers_of(which.pdu)[0]
+    return names(kind.on(whole))
 
 
 def names(found: Sequence[str]) -> str:
     """Names, folded; empty for none."""
-    return fold(list(found)) if found else ""
+    return _folded(tuple(found)) if found else ""
+
+
+# The same ten thousand names come with each PDU of racks that are alike.
+@lru_cache(maxsize=32)
+def _folded(found: tuple[str, ...]) -> str:
+    return fold(list(found))
