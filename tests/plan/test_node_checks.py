@@ -219,7 +219,8 @@ THIRD = ", {name: c, feed: C, volts: 230, amps: 63}"
         ("", "", "3 of 6 supplies hang on feed A"),
         (THIRD, "", None),
         (THIRD, ", power: {pdus: [a, a, a, b, b, c]}", "3 of 6 supplies hang on feed A"),
-        ("", ", power: {pdus: [b]}", "6 of 6 supplies hang on feed B"),
+        # All on one of two feeds is another finding.
+        ("", ", power: {pdus: [b]}", None),
     ],
 )
 def test_a_dgx_wants_three_feeds(tmp_path: Path, third: str, more: str, lost: str | None) -> None:
@@ -274,18 +275,12 @@ def test_cables_are_counted_by_the_cards_connectors(
 
 
 def test_the_nodes_of_a_range_are_told_apart_by_their_cap(tmp_path: Path) -> None:
-    blocks = machine("overrides: {gpu02: {power: {gpu_cap_watts: 100}}}").replace("gpu01", "gpu[01-03]")
-    findings, _ = checked(tmp_path, blocks)
-    assert findings["CH121"].hosts == "gpu02"
-    assert findings["CH121"].what == "a cap of 100 W a GPU, and an rtx-4090 takes no less than 150 W"
-
-
-def test_a_cap_of_a_card_whose_limits_nobody_gives(tmp_path: Path) -> None:
-    _, unknown = checked(
-        tmp_path, machine("power: {gpu_cap_watts: 300}", gpus="{model: rtx-a6000, count: 1}")
-    )
-    assert "rtx-a6000 power_limit_min_watts" in unknown
-    assert "rtx-a6000 power_limit_max_watts" not in unknown
+    blocks = machine("overrides: {gpu02: {power: {gpu_cap_watts: 600}}}").replace("gpu01", "gpu[01-03]")
+    weak = "{count: 1, watts: 2100, spike_watts: 4200, cables_16pin: 3}"
+    findings, _ = checked(tmp_path, blocks.replace(SOUND["supplies"], weak))
+    assert findings["CH116"].hosts == "gpu02"
+    # 500 W and three cards that the cap lets above their rating.
+    assert dict(findings["CH116"].figures)["watts"] == 2300
 
 
 def test_liquid_needs_a_machine_with_liquid(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def draw(kind: Kind, cap: float | None) -> Draw | None:
     """The peak of a machine of this kind with each GPU held to ``cap`` watts; None where nobody gives its figures."""
     hardware, gpu, count = kind.build.hardware, kind.build.gpu, kind.build.gpu_count
     full = gpu.tdp_watts if gpu else None
-    each = None if full is None else min(full, cap or full)
+    each = full if cap is None else cap
     if hardware.base_watts is not None and (not count or each is not None):
         return Draw(hardware.base_watts + (each or 0) * count, each, count)
     if hardware.draw_watts is None:

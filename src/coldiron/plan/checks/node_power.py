@@ -1,4 +1,4 @@
-"""What the GPUs ask of the supplies beside watts: spikes, cables, and a cap that the cards take."""
+"""What the GPUs ask of the supplies beside watts: spikes, and cables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import ceil
 
 from coldiron.catalog.model import Gpu
 from coldiron.inventory.ranges import fold
-from coldiron.plan.checks.node_common import OFFICE, a, alike, cap_of, draw, with_cards, with_gpus
+from coldiron.plan.checks.node_common import OFFICE, alike, cap_of, draw, with_cards, with_gpus
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -135,36 +135,4 @@ def _processor(gpu: Gpu) -> int:
     return sum(bool(_PROCESSOR.search(one)) for one in _connectors(gpu))
 
 
-def caps(design: Design) -> Iterator[Result]:
-    """CH121: a power cap that the GPU's driver refuses."""
-    for kind, gpu, _ in with_gpus(design):
-        for nodes in alike(kind.nodes, lambda node: node.power.gpu_cap_watts):
-            cap = nodes[0].power.gpu_cap_watts
-            if cap is None:
-                continue
-            path = (*kind.path, "power", "gpu_cap_watts")
-            least, most = gpu.power_limit_min_watts, gpu.power_limit_max_watts
-            if most is None and gpu.tdp_watts is not None and cap <= gpu.tdp_watts:
-                most = gpu.tdp_watts
-            for figure, value in (("power_limit_min_watts", least), ("power_limit_max_watts", most)):
-                if value is None:
-                    yield design.unknown(gpu.name, figure, "the power cap against the card's limits", path)
-            if (least is not None and cap < least) or (most is not None and cap > most):
-                to = (
-                    f"no less than {least:.0f} W"
-                    if least is not None and cap < least
-                    else f"at most {most:.0f} W"
-                )
-                yield design.refuse(
-                    "CH121",
-                    path,
-                    f"a cap of {cap:.0f} W a GPU, and {a(gpu.name)} takes {to}",
-                    "write a cap between its limits",
-                    hosts=fold([node.name for node in nodes]),
-                    cap_watts=cap,
-                    least_watts=least,
-                    most_watts=most,
-                )
-
-
-CHECKS: tuple[Check, ...] = (spikes, cables, caps)
+CHECKS: tuple[Check, ...] = (spikes, cables)

@@ -104,7 +104,7 @@ def one_lost(design: Design) -> Iterator[Result]:
 
 
 def feed_lost(design: Design) -> Iterator[Result]:
-    """CH118: a machine in a rack with two feeds or more that one feed's loss stops all the same."""
+    """CH118: a machine on two feeds or more that one feed's loss stops all the same."""
     for kind in stated(design):
         count = kind.build.supplies.count
         if count is None or count < 2:
@@ -161,17 +161,16 @@ def _plugged(design: Design, node: Node) -> tuple[object, ...]:
 
 
 def _feeds(design: Design, node: Node, count: int) -> list[str] | None:
-    """The feed of each supply; None where the node stands in no rack, or its rack has but one feed."""
+    """The feed of each supply; None where the node stands in no rack, or hangs on one feed, which CP106 tells."""
     place = design.positions.get(node.name)
     rack = design.racks.get(place.rack if place else node.rack or "")
     if rack is None:
         return None
     # A PDU without a feed is one of its own.
     behind = {pdu.name: pdu.feed or pdu.name for pdu in rack.group.pdus}
-    if len(set(behind.values())) < 2:
-        return None
     pdus = [name for name in node.power.pdus or behind if name in behind]
-    return [behind[pdus[index % len(pdus)]] for index in range(count)] if pdus else None
+    feeds = [behind[pdus[index % len(pdus)]] for index in range(count)] if pdus else []
+    return feeds if len(set(feeds)) > 1 else None
 
 
 def _peaks(
