@@ -351,7 +351,9 @@ class _Reader:
                 )
                 continue
             here = slots[index * len(slots) // len(targets) : (index + 1) * len(slots) // len(targets)]
-            self.found.ends.setdefault((face.unit.name, target), []).extend((slot, plug) for slot in here)
+            if here:
+                ends = self.found.ends.setdefault((face.unit.name, target), [])
+                ends.extend((slot, plug) for slot in here)
 
 
 def shared(one: SwitchUnit, other: SwitchUnit) -> KeyPath | None:
