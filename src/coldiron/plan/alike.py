@@ -12,7 +12,6 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from coldiron.plan.resolved import IDENTITY, IDENTITY_WORD, Resolved
 from coldiron.testing.stages import find_collection, load_yaml
@@ -169,11 +168,9 @@ def _of_playbooks() -> Mapping[str, str]:
 
 @functools.cache
 def _words_of(role: str) -> frozenset[str]:
-    """Every name in what the role says of its options: its argument spec, its defaults and its variables."""
+    """The role's options, and every name in what it makes of them: in its defaults and its variables."""
     folder = find_collection() / "roles" / role
-    files = [folder / "meta" / "argument_specs.yml", *_yaml(folder / "defaults"), *_yaml(folder / "vars")]
-    return frozenset(word for path in files for word in _WORD.findall(path.read_text(encoding="utf-8")))
-
-
-def _yaml(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.yml"))
+    options = load_yaml(folder / "meta" / "argument_specs.yml")["argument_specs"]["main"].get("options") or {}
+    files = [*sorted(folder.glob("defaults/*.yml")), *sorted(folder.glob("vars/*.yml"))]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    return frozenset([*options, *(word for text in texts for word in _WORD.findall(text))])

@@ -68,7 +68,7 @@ def _options(plan: Plan, cluster: Cluster, password_file: Path | None) -> None:
     if broken:
         plan.complete = False
         return
-    plan.findings += placeholders.look(resolved.files())
+    plan.findings += placeholders.look(cluster.directory, resolved.files())
     if not secrets.locked:
         plan.findings += vault.missing(cluster, resolved.given(plan.hosts[0]))
     told = [] if plan.design is None else policy.check(plan.design, policy.of(plan.design, resolved))

@@ -19,17 +19,20 @@ _SECRET = re.compile(
 )
 # What no value of any variable is meant to be. The words that only a secret may not be are in secrets.table.
 _PLACEHOLDER = re.compile(
-    r"(change|replace|fill)[ _-]?(me|this|it|in)\b.*|fix[ _-]?me|todo|tbd|placeholder|your[ _-].+|<[a-z][a-z0-9 _-]*>",
+    r"(change|replace|fill)[ _-]?(me|this|it|in)\W*|fix[ _-]?me|todo|tbd|placeholder|your[_-]\S+|<[a-z][a-z0-9 _-]*>",
     re.IGNORECASE,
 )
 _TEMPLATE = re.compile(r"\{\{|\{%")
 # A hash, or a password that opens nothing (`!`, `*`).
 _NO_PASSWORD = re.compile(r"[!*x]{0,2}|[!*]?\$\w+\$.*")
-_ADVICE = "take the line out and type: coldiron secrets edit -i INVENTORY"
 
 
-def look(files: Iterable[Path]) -> list[Finding]:
-    """The findings in ``files`` of variables that are not encrypted; no value of a secret is in them."""
+def look(directory: Path, files: Iterable[Path]) -> list[Finding]:
+    """The findings in the ``files`` of variables of the inventory in ``directory``, but for those that are encrypted.
+
+    No value of a secret is in them.
+    """
+    advice = f"take the line out and type: coldiron secrets edit -i {shown_path(directory)}"
     found: list[Finding] = []
     for path in files:
         if path.suffix not in ("", ".yml", ".yaml", ".json") or is_vault(path):
@@ -41,7 +44,7 @@ def look(files: Iterable[Path]) -> list[Finding]:
             # Whoever reads the variables says so.
             continue
         if node is not None:
-            found += (_finding(path, *leaf) for leaf in _leaves(node, ()) if leaf[3])
+            found += (_finding(path, advice, *leaf) for leaf in _leaves(node, ()) if leaf[3])
     return found
 
 
@@ -66,12 +69,12 @@ def _fault(text: str, secret: bool) -> str:
     return "a placeholder" if _PLACEHOLDER.fullmatch(text) else ""
 
 
-def _finding(path: Path, name: str, line: int, secret: bool, fault: str) -> Finding:
+def _finding(path: Path, vault: str, name: str, line: int, secret: bool, fault: str) -> Finding:
     where = f"{shown_path(path)}:{line}"
     if fault == "open":
         what = f"`{name}` is a secret in plain text"
-        return Finding("CS105", Severity.WARN, where, what, _ADVICE, subject=name)
+        return Finding("CS105", Severity.WARN, where, what, vault, subject=name)
     what = f"`{name}` is still a placeholder" + (", or a word that anyone would guess" if secret else "")
     severity = Severity.REFUSE if secret else Severity.WARN
-    advice = _ADVICE if secret else "write the value that is meant, or remove the line"
+    advice = vault if secret else "write the value that is meant, or remove the line"
     return Finding("CS104", severity, where, what, advice, subject=name)

@@ -57,10 +57,10 @@ class Policy:
         value = self.values.get(name)
         return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
-    def count(self, name: str) -> int:
-        """A number; 0 where it is none."""
+    def count(self, name: str) -> int | None:
+        """A number; None where it is none."""
         value = self.values.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def place(self, name: str, item: str = "") -> str:
         """Where the variable, or one item of it, is written."""
@@ -172,7 +172,15 @@ def _releases(design: Design, policy: Policy) -> Iterator[Finding]:
                 _VERSION,
             )
     elif len(by_release) > 1:
-        most = max(by_release.values(), key=len)
+        # The others are to be like the controller.
+        most = next(
+            (
+                nodes
+                for nodes in by_release.values()
+                if any("slurm_controller" in one.functions for one in nodes)
+            ),
+            max(by_release.values(), key=len),
+        )
         few = [node for nodes in by_release.values() if nodes is not most for node in nodes]
         text = " and ".join(
             f"{nodes[0].distribution} {release}" for release, nodes in sorted(by_release.items())
@@ -405,6 +413,8 @@ def _devices(keys: Mapping[str, str]) -> int:
 def _memory(design: Design, policy: Policy) -> Iterator[Finding]:
     """CV208: memory that Slurm is promised and the kernel does not show, or none that is left."""
     mib, percent = (policy.count(name) for name in _HEADROOM)
+    if mib is None or percent is None:
+        return
     where = next((policy.place(name) for name in _HEADROOM if name in policy.written), "")
     for kind in design.kinds:
         workers = [node.name for node in kind.nodes if "slurm_worker" in node.functions]
@@ -423,7 +433,7 @@ def _memory(design: Design, policy: Policy) -> Iterator[Finding]:
                 fold(workers),
                 figures=figures,
             )
-        elif kept * 100 < installed * _UNSEEN_PERCENT:
+        elif kept < installed * _UNSEEN_PERCENT // 100:
             yield Finding(
                 "CV208",
                 Severity.WARN,

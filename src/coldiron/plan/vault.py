@@ -16,7 +16,6 @@ from coldiron.secrets.password import find_password
 from coldiron.secrets.store import VAULT_FILE, Store
 from coldiron.secrets.table import SECRETS, check
 
-
 # What Ansible reads variables from.
 _READ = ("", ".yml", ".yaml", ".json")
 
