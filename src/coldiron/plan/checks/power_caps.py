@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coldiron.inventory.ranges import fold
 from coldiron.plan.caps import SLACK_WATTS, FeedLimit, feed_load, over, percent, price
 from coldiron.plan.checks import power_words as words
 from coldiron.plan.circuits import FeedKey, RackKind
@@ -28,7 +27,7 @@ def within_limits(design: Design) -> Iterator[Result]:
                 (*machine.path, "power", "gpu_cap_watts"),
                 f"a cap of {cap:g} W is not one that {machine.gpu} takes: {bounds}",
                 "write a cap within its limits, as `nvidia-smi -q -d POWER` shows them",
-                hosts=fold(hosts),
+                hosts=words.names(hosts),
                 subject=machine.label,
                 cap_watts=cap,
             )
@@ -72,7 +71,7 @@ def fit(design: Design) -> Iterator[Result]:
                 (*machine.path, "power", "fit_circuit"),
                 "`fit_circuit` has no circuit to fit: the nodes stand in no rack with PDUs",
                 "write the rack's `pdus` (a wall's circuit is one too), or a `gpu_cap_watts` of your own",
-                hosts=fold(outside),
+                hosts=words.names(outside),
                 subject=machine.label,
             )
 
@@ -99,10 +98,10 @@ def advised(design: Design) -> Iterator[Result]:
             "CP117",
             machine.path,
             f"cap each GPU at {cap:.0f} W ({percent(cap / rating)} of {rating:.0f} W), and the circuits of "
-            f"{'rack' if len(racks) == 1 else 'racks'} {fold(racks)} hold, which they do not now; {speed}",
+            f"{'rack' if len(racks) == 1 else 'racks'} {words.names(racks)} hold, which they do not now; {speed}",
             f"write `power: {{gpu_cap_watts: {cap:.0f}}}`, or `power: {{fit_circuit: true}}` and the plan finds it",
-            hosts=fold(hosts),
-            subject=f"{machine.label} in {fold(racks)}",
+            hosts=words.names(hosts),
+            subject=f"{machine.label} in {words.names(racks)}",
             cap_watts=cap,
             tdp_watts=rating,
             speed_share=None if share is None else round(share, 3),

@@ -15,7 +15,7 @@ _KW_FROM = 100_000
 
 def racks(kind: RackKind) -> str:
     """Its racks, as ``rack r01`` or ``each of racks r[01-04]``."""
-    return f"rack {kind.racks[0]}" if len(kind.racks) == 1 else f"each of racks {fold(kind.racks)}"
+    return f"rack {kind.racks[0]}" if len(kind.racks) == 1 else f"each of racks {names(kind.racks)}"
 
 
 def breaker(kind: RackKind, which: Breaker) -> str:
