@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coldiron.catalog.model import Gpu
-from coldiron.inventory.ranges import fold
 from coldiron.plan.checks import node_cards, node_lanes, node_power, node_supply
-from coldiron.plan.checks.node_common import OFFICE, a, alike, number, stated, with_gpus
+from coldiron.plan.checks.node_common import OFFICE, a, alike, folded, number, stated, with_gpus
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -143,7 +142,7 @@ def workload(design: Design) -> Iterator[Result]:
             if gpu.memory_gb is None:
                 yield design.unknown(gpu.name, "memory_gb", "memory for the workload", path)
             elif gpu.memory_gb < least:
-                yield _too_small(design, gpu, what, least, fold([node.name for node in nodes]), path)
+                yield _too_small(design, gpu, what, least, folded(kind, nodes), path)
 
 
 def _too_small(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from coldiron.catalog.model import Gpu
 from coldiron.inventory.cluster import Node
+from coldiron.inventory.ranges import fold
 from coldiron.plan.design import Design, Kind
 
 # Chassis that people build themselves, or buy for an office.
@@ -53,6 +54,11 @@ def alike(nodes: Sequence[Node], key: Callable[[Node], Hashable]) -> list[tuple[
     for node in nodes:
         groups.setdefault(key(node), []).append(node)
     return [tuple(group) for group in groups.values()]
+
+
+def folded(kind: Kind, nodes: Sequence[Node]) -> str:
+    """Some nodes of a kind, or all, as a range."""
+    return kind.hosts if len(nodes) == len(kind.nodes) else fold([node.name for node in nodes])
 
 
 def a(name: str) -> str:

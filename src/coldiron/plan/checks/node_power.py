@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from coldiron.catalog.model import Gpu
-from coldiron.inventory.ranges import fold
-from coldiron.plan.checks.node_common import OFFICE, alike, cap_of, draw, with_cards, with_gpus
+from coldiron.plan.checks.node_common import OFFICE, alike, cap_of, draw, folded, with_cards, with_gpus
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -53,7 +52,7 @@ def spikes(design: Design) -> Iterator[Result]:
                     f"and the supplies give {have:.0f} W",
                     "take stronger supplies, write a lower `gpu_cap_watts`, or, of supplies that bear spikes "
                     "(ATX 3), `spike_watts`",
-                    hosts=fold([node.name for node in nodes]),
+                    hosts=folded(kind, nodes),
                     spike_watts=round(total, 1),
                     supply_watts=have,
                     gpu_spike_watts=round(each, 1),

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from math import ceil
 
 from coldiron.inventory.cluster import Node
-from coldiron.inventory.ranges import fold
 from coldiron.inventory.source import KeyPath
-from coldiron.plan.checks.node_common import OFFICE, Draw, alike, cap_of, draw, stated
+from coldiron.plan.checks.node_common import OFFICE, Draw, alike, cap_of, draw, folded, stated
 from coldiron.plan.design import Check, Design, Kind, Result
 from coldiron.text import counted
 
@@ -56,7 +55,7 @@ def _too_weak(design: Design, kind: Kind, nodes: tuple[Node, ...], peak: Draw, h
         f"{counted(count, 'supply', 'supplies')} of {own.watts:.0f} W give{'s' if count == 1 else ''} {have:.0f} W, "
         f"and the machine's peak is {peak.watts:.0f} W, {want:.0f} W with 10 % to spare",
         advice,
-        hosts=fold([node.name for node in nodes]),
+        hosts=folded(kind, nodes),
         watts=peak.watts,
         wanted_watts=round(want, 1),
         supply_watts=have,
@@ -95,7 +94,7 @@ def one_lost(design: Design) -> Iterator[Result]:
                 "take one supply more, stronger ones, or a lower `gpu_cap_watts`"
                 if own.count > 1
                 else "take a machine with two supplies where it must not stop",
-                hosts=fold([node.name for node in nodes]),
+                hosts=folded(kind, nodes),
                 supplies=own.count,
                 min_active=own.min_active,
                 watts=peak.watts if peak else None,
@@ -130,7 +129,7 @@ def _stops(
         (*kind.path, "power", "pdus"),
         f"{gone} of {own.count} supplies hang on feed {feed}; with it lost, {why}",
         "spread the supplies over more feeds (`power: {pdus: [...]}`), or take stronger ones",
-        hosts=fold([node.name for node in nodes]),
+        hosts=folded(kind, nodes),
         feed=feed,
         supplies=own.count,
         live=live,
