@@ -142,7 +142,12 @@ def test_the_price_is_what_somebody_measured(cap: float, share: float | None) ->
     assert "Puget Systems" in words
 
 
-def test_the_price_of_a_card_that_nobody_measured_is_unknown() -> None:
-    share, words = price(workstation(gpu="t4"), 50)
+@pytest.mark.parametrize(("gpu", "tdp_watts"), [("t4", 70), ("rtx-3090-ti", 450), ("rtx-3090", None)])
+def test_the_price_of_a_card_that_nobody_measured_is_unknown(gpu: str, tdp_watts: float | None) -> None:
+    share, words = price(workstation(gpu=gpu, tdp_watts=tdp_watts), 50)
     assert share is None
-    assert "not known of t4" in words
+    assert f"not known of {gpu}" in words
+
+
+def test_the_same_card_under_another_cooler_has_the_same_price() -> None:
+    assert price(workstation(gpu="rtx-3090-turbo"), 280)[0] == pytest.approx(0.95)

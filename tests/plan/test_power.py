@@ -144,7 +144,7 @@ def test_a_capped_gpu_without_a_rating_saves_nothing_and_that_is_said(tmp_path: 
         tmp_path, "{gpu_cap_watts: 200}", base_watts="draw_watts: 1500 #", **{"model: rtx-3090": "type: new"}
     )
     assert one.power.nodes["ws01"] == 1500
-    assert any("tdp_watts" in f.what for f in found(one) if f.code == "CA101")
+    assert any("what a cap saves" in f.what for f in found(one) if f.code == "CA101")
 
 
 def test_racks_that_are_alike_make_one_finding(tmp_path: Path) -> None:

@@ -22,15 +22,33 @@ class Measured:
     what: str
 
 
-# Per GPU of the catalog, from the least cap downwards. Few texts that measure computing, not games, were found.
-# Sources: D. Kinghorn, Puget Systems, "Quad RTX3090 GPU Wattage Limited 'MaxQ' TensorFlow Performance", 2020,
+@dataclass(frozen=True)
+class Card:
+    """What was measured of a card with this rating, from the highest cap downwards."""
+
+    tdp_watts: float
+    points: tuple[Measured, ...]
+
+
+# By name in the catalog, where NAME-VARIANT with the same rating is the same card under another cooler. Few texts that
+# measure computing, not games, were found. Sources: D. Kinghorn, Puget Systems, "Quad RTX3090 GPU Wattage Limited
+# 'MaxQ' TensorFlow Performance", 2020,
 # https://www.pugetsystems.com/labs/hpc/quad-rtx3090-gpu-wattage-limited-maxq-tensorflow-performance-1974/ ;
 # Factryze, "Power Capping" (10 to 15 % of a training step at 600 W; the worse is taken),
 # https://factryze.ai/scale-atlas/power/power-capping
-MEASURED: dict[str, tuple[Measured, ...]] = {
-    "rtx-3090": (Measured(280, 0.95, "training in TensorFlow on four, Puget Systems 2020"),),
-    "h100-sxm5-80gb": (Measured(600, 0.85, "training transformers, Factryze"),),
+MEASURED: dict[str, Card] = {
+    "rtx-3090": Card(350, (Measured(280, 0.95, "training in TensorFlow on four, Puget Systems 2020"),)),
+    "h100-sxm5-80gb": Card(700, (Measured(600, 0.85, "training transformers, Factryze"),)),
 }
+
+
+def _measured(machine: Machine) -> tuple[Measured, ...]:
+    for name, card in MEASURED.items():
+        if (
+            machine.gpu == name or machine.gpu.startswith(f"{name}-")
+        ) and machine.tdp_watts == card.tdp_watts:
+            return card.points
+    return ()
 
 
 def percent(share: float) -> str:
@@ -44,7 +62,7 @@ def price(machine: Machine, cap: float) -> tuple[float | None, str]:
     Between two measured caps, and from the highest up to the rating, it is linear; below the lowest, and for a GPU that
     nobody measured, it is None: unknown.
     """
-    points = MEASURED.get(machine.gpu, ())
+    points = _measured(machine)
     if machine.tdp_watts is None or not points:
         return (
             None,

@@ -170,7 +170,7 @@ def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
             lines.append(f"... and {more} racks that are less full; --json has them all")
     if data["watts"]:
         lines.append(_total_line(data))
-    if data["without_figure"]:
+    if lines and data["without_figure"]:
         lines.append(f"not in the sums, as nobody says what they draw: {data['without_figure']}")
     return lines
 

@@ -23,8 +23,9 @@ def draws(design: Design) -> Iterator[Result]:
         for check in dict.fromkeys(checks):
             for thing, figure in machine.missing():
                 yield design.unknown(thing, figure, check, machine.path)
-            if machine.cap is not None and machine.tdp_watts is None and machine.whole_watts is not None:
-                yield design.unknown(machine.gpu, "tdp_watts", "what the cap saves", machine.path)
+            capped = machine.cap is not None or machine.fit
+            if capped and machine.tdp_watts is None and machine.whole_watts is not None:
+                yield design.unknown(machine.gpu, "tdp_watts", "what a cap saves", machine.path)
 
 
 def _asked(design: Design, kind: RackKind) -> Iterator[str]:
