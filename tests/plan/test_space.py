@@ -77,14 +77,33 @@ def test_an_overlap_names_the_line_of_the_override() -> None:
 
 
 def test_unit_0_is_no_unit() -> None:
-    plan = cluster(
-        [{"name": "r[1-2]", "units": 4, **RACK}],
-        [group(0, 2, rack="r[1-2]", u=0), group(1, 1, rack="r1", u=2, hardware=machine(height_u=5))],
+    finding = only(
+        cluster([{"name": "r[1-2]", "units": 4, **RACK}], [group(0, 2, rack="r[1-2]", u=0)]), "CU102"
     )
-    low, high = findings(plan, "CU102")
-    assert low.what == "n0x1 would take U0-U1 of rack r1, which has U1 to U4; so does one more machine"
-    assert low.advice == "write a `u` from 1 to 3"
-    assert high.advice == "write the rack's `units`, or another rack"
+    assert finding.what == "n0x1 would take U0-U1 of rack r1, which has U1 to U4; so does one more machine"
+    assert finding.advice == "write `u: 1`"
+
+
+@pytest.mark.parametrize(
+    ("units", "where", "advice"),
+    [
+        (9, {"u": 6}, "write `u: 4` or less"),
+        (6, {"u": 2}, "write `u: 1`"),
+        (5, {"u": 1}, "name more racks, or write the rack's true `units`"),
+        (9, {"u": [1, 3, 9]}, "write a `u` from 1 to 8"),
+        (9, {"u": 1, "overrides": {"n0x3": {"u": 9}}}, "write a `u` from 1 to 8"),
+        (9, {"u": 1, "overrides": {"n0x3": {"u": 9, "hardware": machine(height_u=10)}}}, "name another rack"),
+    ],
+)
+def test_what_to_write_so_that_all_of_a_range_fit(units: int, where: dict[str, Any], advice: str) -> None:
+    plan = cluster([{"name": "r1", "units": units, **RACK}], [group(0, 3, rack="r1", **where)])
+    assert only(plan, "CU102").advice.startswith(advice)
+
+
+def test_a_switch_reaches_out_of_its_rack_too() -> None:
+    switch = "{name: 'sw[01-02]', model: sn2201, function: management, networks: [cluster], rack: r01, u: 42}"
+    finding = only(sound(f"switches:\n  - {switch}\n"), "CU102")
+    assert (finding.advice, finding.hosts) == ("write `u: 41` or less", "")
 
 
 def test_depth_is_told_once_for_each_kind_of_rack() -> None:

@@ -6,54 +6,28 @@ What stands in racks is gathered once for all of them; the checks of cables and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from coldiron.inventory.facility import RackGroup
-from coldiron.inventory.ranges import expand_names, fold
+from coldiron.inventory.ranges import fold
 from coldiron.inventory.source import KeyPath
 from coldiron.plan.checks.space_balance import unbalanced
 from coldiron.plan.checks.space_cables import beyond_catalog, beyond_reach
+from coldiron.plan.checks.space_floor import (
+    Floor,
+    Standing,
+    alike_once,
+    count,
+    figure,
+    floor,
+    hosts_of,
+    key_path,
+    rack_names,
+    racks_of,
+    so_do,
+)
 from coldiron.plan.design import Check, Design, Result
 from coldiron.plan.place import Misfit, bays_of, placement
 from coldiron.plan.place_bay import Bay
-from coldiron.plan.place_shape import Shape, Thing, things
-from coldiron.plan.results import Position
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A thing in its rack."""
-
-    thing: Thing
-    position: Position
-    rack: RackGroup
-
-    @property
-    def units(self) -> str:
-        """The units it takes, as ``U1-U8``; ``U1`` where it takes one, or its height is unknown."""
-        u, height = self.position.u or 0, self.position.height_u or 1
-        return f"U{u}" if height == 1 else f"U{u}-U{u + height - 1}"
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Everything that may stand in a rack, and what does, rack by rack."""
-
-    things: tuple[Thing, ...]
-    racks: dict[str, list[Standing]]
-
-
-def floor(design: Design) -> Floor:
-    """What stands where."""
-    every = tuple(things(design))
-    racks: dict[str, list[Standing]] = {name: [] for name in design.racks}
-    groups = {name: rack.group for name, rack in design.racks.items()}
-    positions = design.positions
-    for thing in every:
-        position = positions.get(thing.name)
-        if position is not None:
-            racks[position.rack].append(Standing(thing, position, groups[position.rack]))
-    return Floor(every, racks)
+from coldiron.plan.place_shape import Shape, Thing
 
 
 def space(design: Design) -> Iterator[Result]:
@@ -89,7 +63,7 @@ def _unplaced(design: Design, here: Floor) -> Iterator[Result]:
             what = f"{_some(names, first.group)} no place: {why[0][0]} in {shown}"
             advice = "name another rack, or move what stands there"
         else:
-            reasons = ", ".join(f"{reason} in {_count(number, 'rack')}" for reason, number in why)
+            reasons = ", ".join(f"{reason} in {count(number, 'rack')}" for reason, number in why)
             what = f"{_some(names, first.group)} no place: {reasons}"
             advice = "write more `racks`, or fewer nodes"
         yield design.refuse(
@@ -97,7 +71,7 @@ def _unplaced(design: Design, here: Floor) -> Iterator[Result]:
             key_path(design, first, "rack"),
             what,
             advice,
-            hosts=_nodes([misfit.thing for misfit in misfits]),
+            hosts=hosts_of([misfit.thing for misfit in misfits]),
             subject=first.group,
             misfits=len(misfits),
         )
@@ -109,16 +83,6 @@ def _some(names: list[str], group: str) -> str:
         if names == [group]
         else f"{len(names)} of {group} {'has' if len(names) == 1 else 'have'}"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def _more(number: int, what: str) -> str:
-    if number == 0:
-        return ""
-    return f"; so does one more {what}" if number == 1 else f"; so do {number} more {what}s"
 
 
 def _overlaps(design: Design, here: Floor) -> Iterator[Result]:
@@ -136,14 +100,14 @@ def _overlaps(design: Design, here: Floor) -> Iterator[Result]:
         if rack not in bays:
             bays[rack] = _filled(design, rack, here.racks[rack])
         spot = bays[rack].unit(late.thing.shape)
-        more = _more(len(found) - 1, "pair")
+        more = so_do(len(found) - 1, "pair")
         yield design.refuse(
             "CU101",
             key_path(design, late.thing, "u"),
             f"{late.thing.name} ({late.units}) stands where {early.thing.name} ({early.units}) is in rack "
             f"{rack}{more}",
             f"U{spot} is free there" if spot else "put one of them into another rack",
-            hosts=_nodes([one.thing for pair in found for one in pair]),
+            hosts=hosts_of([one.thing for pair in found for one in pair]),
             subject=f"{early.thing.name}, {late.thing.name}",
             pairs=len(found),
         )
@@ -182,27 +146,50 @@ def _outside(design: Design, here: Floor) -> Iterator[Result]:
                 found.setdefault((one.thing.path, id(one.rack)), []).append(one)
     for several in found.values():
         first = several[0]
-        more = _more(len(several) - 1, "machine")
-        height = first.position.height_u or 1
-        last = first.rack.units - height + 1
+        more = so_do(len(several) - 1, "machine")
         yield design.refuse(
             "CU102",
             key_path(design, first.thing, "u"),
             f"{first.thing.name} would take {first.units} of rack {first.position.rack}, which has U1 to "
             f"U{first.rack.units}{more}",
-            f"write a `u` from 1 to {last}" if last >= 1 else "write the rack's `units`, or another rack",
-            hosts=_nodes([one.thing for one in several]),
+            _inside(design, several),
+            hosts=hosts_of([one.thing for one in several]),
             subject=first.thing.group,
             units=first.rack.units,
         )
 
 
+def _inside(design: Design, several: list[Standing]) -> str:
+    """What to write so that these stand inside."""
+    first = several[0]
+    above = max((one.position.u or 0) + (one.position.height_u or 1) - 1 - one.rack.units for one in several)
+    thing = first.thing
+    group = (
+        design.switches[thing.name].group
+        if thing.shape.switch
+        else design.cluster.node_groups[int(thing.path[1])]
+    )
+    written = group.u if key_path(design, thing, "u") == (*thing.path, "u") else None
+    # One `u` is the lowest machine's, and the others stand on it.
+    if written and len(written) == 1:
+        highest = written[0] - max(above, 0)
+        if highest >= 1 or above <= 0:
+            return f"write `u: {max(highest, 1)}`" + (" or less" if highest > 1 else "")
+        return "name more racks, or write the rack's true `units`"
+    last = first.rack.units - (first.position.height_u or 1) + 1
+    return (
+        f"write a `u` from 1 to {last}"
+        if last >= 1
+        else "name another rack, or write the rack's true `units`"
+    )
+
+
 def _heights(design: Design, here: Floor) -> Iterator[Result]:
     """What stands in a rack, or should, and is nobody knows how high."""
-    for thing in _once(here.things):
+    for thing in alike_once(here.things):
         if thing.rack is not None and thing.shape.height_u is None and not thing.shape.aside:
             yield design.unknown(
-                thing.label, _figure(thing.shape, "height_u"), "its place in the rack", thing.path
+                thing.label, figure(thing.shape, "height_u"), "its place in the rack", thing.path
             )
 
 
@@ -225,17 +212,17 @@ def _depths(design: Design, here: Floor) -> Iterator[Result]:
         yield design.refuse(
             "CU103",
             key_path(design, first.thing, "rack"),
-            f"{first.thing.label} is {depth:g} mm deep, and {_racks(several)} "
-            f"{'takes' if len(_names(several)) == 1 else 'take'} {room:g} mm",
+            f"{first.thing.label} is {depth:g} mm deep, and {racks_of(several)} "
+            f"{'takes' if len(rack_names(several)) == 1 else 'take'} {room:g} mm",
             f"choose racks of {depth:g} mm or more",
-            hosts=_nodes([one.thing for one in several]),
+            hosts=hosts_of([one.thing for one in several]),
             subject=f"{first.thing.group} in {first.rack.name}",
             depth_mm=depth,
             limit_mm=room,
         )
     for thing in unknown.values():
         yield design.unknown(
-            thing.label, _figure(thing.shape, "depth_mm"), "depth against the rack", thing.path
+            thing.label, figure(thing.shape, "depth_mm"), "depth against the rack", thing.path
         )
 
 
@@ -269,13 +256,13 @@ def _weights(design: Design, here: Floor) -> Iterator[Result]:
             f"{least}, and it carries {limit:g} kg",
             f"put {total - limit:.4g} kg elsewhere; the heaviest there is {heavy[0].thing.name} with "
             f"{heavy[0].thing.shape.weight_kg:g} kg",
-            hosts=_nodes([one.thing for name in names for one in here.racks[name]]),
+            hosts=hosts_of([one.thing for name in names for one in here.racks[name]]),
             subject=f"rack {fold(names)}",
             kg=total,
             limit_kg=limit,
         )
     for thing in unknown.values():
-        yield design.unknown(thing.label, _figure(thing.shape, "weight_kg"), "the rack's load", thing.path)
+        yield design.unknown(thing.label, figure(thing.shape, "weight_kg"), "the rack's load", thing.path)
 
 
 def _nowhere(design: Design, here: Floor) -> Iterator[Result]:
@@ -300,7 +287,7 @@ def _nowhere(design: Design, here: Floor) -> Iterator[Result]:
             path,
             f"{_some(names, several[0].group)} no rack, so that space, power and cables are not reckoned for it",
             "write its `rack`, or `rack: auto`",
-            hosts=_nodes(several),
+            hosts=hosts_of(several),
             subject=several[0].group,
         )
 
@@ -342,7 +329,7 @@ def one_place(design: Design) -> Iterator[Result]:
     for (_, path), several in clashes.items():
         first, second = several[0]
         rack = design.racks[second]
-        more = _more(len(several) - 1, "pair")
+        more = so_do(len(several) - 1, "pair")
         yield design.refuse(
             "CU107",
             (*path, "position"),
@@ -351,44 +338,6 @@ def one_place(design: Design) -> Iterator[Result]:
             subject=f"rack {second}",
             position=rack.position,
         )
-
-
-def key_path(design: Design, thing: Thing, key: str) -> KeyPath:
-    """Where the file says ``key`` of a thing: an override of its group, else the group."""
-    kind, index = thing.path[:2]
-    if kind == "nodes" and isinstance(index, int):
-        for text, own in design.cluster.node_groups[index].overrides.items():
-            if getattr(own, key) is not None and thing.name in expand_names(text).names:
-                return (*thing.path, "overrides", text, key)
-    return (*thing.path, key)
-
-
-def _figure(shape: Shape, name: str) -> str:
-    return name if shape.switch else f"hardware.{name}"
-
-
-def _once(every: Iterable[Thing]) -> Iterator[Thing]:
-    """The first of each group and shape."""
-    seen: set[tuple[KeyPath, int]] = set()
-    for thing in every:
-        key = (thing.path, id(thing.shape))
-        if key not in seen:
-            seen.add(key)
-            yield thing
-
-
-def _nodes(several: Iterable[Thing]) -> str:
-    names = list(dict.fromkeys(thing.name for thing in several if not thing.shape.switch))
-    return fold(names) if names else ""
-
-
-def _names(several: Iterable[Standing]) -> list[str]:
-    return list(dict.fromkeys(one.position.rack for one in several))
-
-
-def _racks(several: Iterable[Standing]) -> str:
-    names = _names(several)
-    return f"rack {names[0]}" if len(names) == 1 else f"racks {fold(names)}"
 
 
 CHECKS: tuple[Check, ...] = (space, one_place, beyond_reach, beyond_catalog, unbalanced)
