@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from coldiron.plan.checks.space_cables import beyond_catalog, beyond_reach, reac
 from coldiron.plan.design import Design, Unknown, run
 from coldiron.plan.findings import Finding
 from coldiron.plan.results import CircuitLoad, End, Link, PowerPlan
+from tests.plan.cases import base, found, over
 from tests.plan.test_place import cluster, group, machine, sound
 
 RACK = {"depth_mm": 900, "load_kg": 500}
@@ -74,6 +76,19 @@ def test_an_overlap_names_the_line_of_the_override() -> None:
     )
     path = ("nodes", 1, "overrides", "n0x3", "u")
     assert only(plan, "CU101").where == f"cluster.yml:{plan.cluster.document.line(path)}"
+
+
+def test_an_overlap_names_the_row_of_the_csv_file(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("name,rack,u\ncpu01,r01,3\ncpu02,r01,4\n")
+    nodes = """\
+nodes:
+  - {name: head01, kind: head, address: 10.99.0.1, rack: r01, u: 1}
+  - {name: "cpu[01-02]", kind: cpu, address: 10.99.0.11}
+nodes_csv: nodes.csv
+"""
+    [finding] = found(tmp_path, over(base("space"), nodes))
+    assert finding.code == "CU101"
+    assert finding.where.endswith("nodes.csv:3")
 
 
 def test_unit_0_is_no_unit() -> None:

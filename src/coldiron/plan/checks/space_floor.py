@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coldiron.inventory.facility import RackGroup
 from coldiron.inventory.ranges import expand_names, fold
 from coldiron.inventory.source import KeyPath
+from coldiron.inventory.table import KEY as TABLE
 from coldiron.plan.design import Design
 from coldiron.plan.place_shape import Shape, Thing, things
 from coldiron.plan.results import Position
@@ -50,12 +51,17 @@ def floor(design: Design) -> Floor:
 
 
 def key_path(design: Design, thing: Thing, key: str) -> KeyPath:
-    """Where the file says ``key`` of a thing: an override of its group, else the group."""
+    """Where the file says ``key`` of a thing: an override of its group, the group, else its row of the CSV file."""
     kind, index = thing.path[:2]
-    if kind == "nodes" and isinstance(index, int):
-        for text, own in design.cluster.node_groups[index].overrides.items():
-            if getattr(own, key) is not None and thing.name in expand_names(text).names:
-                return (*thing.path, "overrides", text, key)
+    if kind != "nodes" or not isinstance(index, int):
+        return (*thing.path, key)
+    group = design.cluster.node_groups[index]
+    for text, own in group.overrides.items():
+        if getattr(own, key) is not None and thing.name in expand_names(text).names:
+            return (*thing.path, "overrides", text, key)
+    row = (TABLE, thing.name)
+    if getattr(group, key) is None and row in design.cluster.document.elsewhere:
+        return row
     return (*thing.path, key)
 
 
