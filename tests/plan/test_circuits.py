@@ -103,6 +103,22 @@ def test_plugs_go_into_outlets_of_their_type_and_those_without_are_named() -> No
     assert sum(more.banks({})) == 700, "its load counts all the same"
 
 
+def test_a_plug_whose_turn_has_no_outlet_for_it_goes_where_one_is() -> None:
+    small = Pdu(name="a", volts=230, amps=32, outlets=Outlets(c13=4))
+    large = Pdu(name="b", volts=230, amps=32, outlets=Outlets(c19=1))
+    box = machine(400, 1, inlet="c20")
+    kind = rack([small, large], [box, box])
+    assert kind.plugs == ((1,), (0,))
+    assert [(cord.unit, cord.banks) for cord in kind.homeless] == [(1, (0, 1))]
+    pinned = rack([small, large], [machine(400, 1, inlet="c20", pdus=("a",))])
+    assert [cord.banks for cord in pinned.homeless] == [(0,)]
+
+
+def test_circuits_without_outlets_take_any_plug() -> None:
+    pdu = Pdu(name="a", volts=230, amps=32, circuits=[Circuit(name="b1", amps=16)])
+    assert not rack([pdu], [machine(400, 1, inlet="c20")]).homeless
+
+
 def test_a_busbar_and_an_unknown_number_of_supplies_hang_on_no_circuit() -> None:
     unknown = Machine("box", (), whole_watts=500)
     kind = rack([wall()], [machine(1000, 4, inlet="busbar"), unknown])

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coldiron.plan.draw import Machine, efficiency
+from coldiron.catalog.model import Supplies, Switch
+from coldiron.inventory.cluster import SwitchUnit
+from coldiron.inventory.wiring import SwitchGroup
+from coldiron.plan.draw import Machine, Machines, efficiency, of_switch
 from tests.plan.power_cases import machine, workstation
 
 
@@ -112,3 +115,20 @@ def test_fewer_live_supplies_never_draw_less(base_watts: float, supplies: int, d
     assert whole is not None
     assert fewer is not None
     assert fewer >= whole
+
+
+def test_a_switch_draws_what_the_catalog_says() -> None:
+    group = SwitchGroup(name="leaf01", model="qm9700", function="leaf")
+    supplies = Supplies(count=2, inlet="c14", min_active=1, inrush_amps=30)
+    model = Switch(name="qm9700", title="A switch", draw_max_watts=1700, supplies=supplies)
+    box = of_switch(SwitchUnit("leaf01", group, ("switches", 0), 0, model))
+    assert (box.watts(None), box.plugs, box.inlet, box.liquid) == (1700, 2, "c14", 0)
+    unknown = of_switch(SwitchUnit("leaf01", group, ("switches", 0), 0))
+    assert list(unknown.missing()) == [("qm9700", "draw_max_watts")]
+
+
+def test_switches_of_a_range_are_one_machine() -> None:
+    group = SwitchGroup(name="leaf[01-02]", model="qm9700", function="leaf")
+    made = Machines({})
+    one, other = (made.of_switch(SwitchUnit(f"leaf0{n}", group, ("switches", 0), n)) for n in (1, 2))
+    assert one is other

@@ -174,7 +174,7 @@ racks:
     assert (
         "its 2 A at 400 V on three phases may carry 1109 W (80 % of the rating): 892 W too many" in one.what
     )
-    assert "a breaker of 4 A" in one.advice
+    assert "have it at least 4 A strong" in one.advice
 
 
 @pytest.mark.parametrize(
@@ -244,3 +244,52 @@ def test_alike_racks_are_one_line_and_more_than_asked_for_are_counted(tmp_path: 
     lines = power_lines(power_data(design(tmp_path, f"{racks}nodes:\n{nodes}")), rows=3)
     assert [line.split()[0] for line in lines[1:4]] == ["q4", "q3", "q2"]
     assert lines[4] == "... and 1 racks that are less full; --json has them all"
+
+
+def test_what_goes_dark_with_a_feed_is_named(tmp_path: Path) -> None:
+    blocks = """\
+racks:
+  - name: r01
+    pdus: [{name: a, feed: A, volts: 230, amps: 32}, {name: b, feed: B, volts: 230, amps: 32}]
+nodes:
+  - name: one
+    kind: head
+    address: 10.99.0.1
+    rack: r01
+    power: {pdus: [a]}
+    hardware: {cores_per_socket: 1, memory_gib: 8, draw_watts: 500, supplies: {count: 1}}
+  - name: both
+    kind: head
+    address: 10.99.0.2
+    rack: r01
+    hardware: {cores_per_socket: 1, memory_gib: 8, draw_watts: 500, supplies: {count: 2, min_active: 1}}
+  - name: needs
+    kind: head
+    address: 10.99.0.3
+    rack: r01
+    hardware: {cores_per_socket: 1, memory_gib: 8, draw_watts: 500, supplies: {count: 2, min_active: 2}}
+"""
+    data = power_data(design(tmp_path, blocks))
+    assert data["lost_feeds"] == [
+        {"feed": "A", "dark": "needs,one", "dark_count": 2},
+        {"feed": "B", "dark": "needs", "dark_count": 1},
+    ]
+    lines = power_lines(data)
+    assert "with feed A lost, needs,one go dark" in lines
+    assert "with feed B lost, needs goes dark" in lines
+
+
+def test_pdus_that_the_chosen_rack_does_not_have_are_named(tmp_path: Path) -> None:
+    blocks = """\
+racks:
+  - {name: r01, pdus: [{name: a, volts: 230, amps: 32}]}
+nodes:
+  - name: head01
+    kind: head
+    address: 10.99.0.1
+    rack: auto
+    power: {pdus: [a, c]}
+    hardware: {cores_per_socket: 1, memory_gib: 8, draw_watts: 500, height_u: 1, supplies: {count: 2}}
+"""
+    (finding,) = [one for one in found(design(tmp_path, blocks)) if one.code == "CP119"]
+    assert finding.what == "`power.pdus` names c, and rack r01 has a"

@@ -133,7 +133,8 @@ class Layout:
             derating = circuit.derating if circuit.derating is not None else pdu.derating
             limit = volts * circuit.amps * derating
             lines = _LINES[circuit.phase] if circuit.phase and pdu.phases == 3 else ()
-            self.pools.append(circuit.outlets)
+            written = circuit.outlets.c13 or circuit.outlets.c19
+            self.pools.append(circuit.outlets if written else None)
             self.banks.append(Bank(index, len(self.pools) - 1, lines, volts, limit))
             path = (*self.path, "pdus", index, "circuits", position)
             self.breakers.append(
@@ -275,9 +276,7 @@ class RackKind:
         """
         carried = [0.0] * len(self.layout.banks)
         for (machine, plugs), number in self.alike.items():
-            live = plugs if lost is None else self.alive(plugs, lost)
-            if not live or (len(live) < len(plugs) and len(live) < (machine.min_active or 1)):
-                continue
+            live = plugs if lost is None else self.live(machine, plugs, lost)
             watts = machine.watts(
                 caps.get(machine), self.volts(plugs), len(live) if len(live) < len(plugs) else None
             )
@@ -285,9 +284,11 @@ class RackKind:
                 carried[bank] += number * (watts or 0) / len(live)
         return carried
 
-    def alive(self, plugs: Sequence[int], lost: FeedKey) -> tuple[int, ...]:
-        """Those of ``plugs`` that do not hang on the feed ``lost``."""
-        return tuple(bank for bank in plugs if self.layout.feeds[self.layout.banks[bank].pdu] != lost)
+    def live(self, machine: Machine, plugs: Sequence[int], lost: FeedKey) -> tuple[int, ...]:
+        """Those of a machine's plugs that carry it when ``lost`` is dead; none where it goes dark."""
+        left = tuple(bank for bank in plugs if self.layout.feeds[self.layout.banks[bank].pdu] != lost)
+        enough = len(left) == len(plugs) or len(left) >= (machine.min_active or 1)
+        return left if enough else ()
 
     def loads(self, caps: Caps) -> list[tuple[Breaker, float, float, FeedKey | None]]:
         """Of each breaker: watts with all feeds alive, with the worst other feed lost, and which feed that is."""

@@ -87,6 +87,19 @@ class Grid:
                 found[name] = watts
         return found
 
+    def dark(self, lost: FeedKey) -> list[str]:
+        """What has no supply left, or fewer than it needs, when ``lost`` is dead."""
+        found = []
+        for kind in self.kinds:
+            if lost in kind.feeds:
+                units = {
+                    unit
+                    for unit, plugs in enumerate(kind.plugs)
+                    if plugs and kind.live(kind.machines[unit], plugs, lost) == ()
+                }
+                found += kind.names(units)
+        return found
+
     def heat(self, kind: RackKind) -> Heat:
         """The heat of one of its racks; of machines whose draw nobody knows there is none."""
         draws = [(machine, kind.watts(unit, self.caps(kind))) for unit, machine in enumerate(kind.machines)]

@@ -90,12 +90,22 @@ def power_data(design: Design) -> dict[str, Any]:
         "without_figure": fold(unknown) if unknown else "",
         "without_figure_count": len(unknown),
         "caps": _cap_rows(grid),
+        "lost_feeds": _lost_rows(design, grid),
         "racks": [rows[name] for name in design.racks],
         **{
             name: [_row(load) for load in getattr(plan, name)]
             for name in ("circuits", "phases", "pdus", "feeds")
         },
     }
+
+
+def _lost_rows(design: Design, grid: Grid) -> list[dict[str, Any]]:
+    """What goes dark with each feed, where there is another."""
+    rows = []
+    for name in design.cluster.feeds if len(design.cluster.feeds) > 1 else ():
+        dark = grid.dark(("feed", name))
+        rows.append({"feed": name, "dark": fold(dark) if dark else "", "dark_count": len(dark)})
+    return rows
 
 
 def _rack_rows(grid: Grid, kind: RackKind) -> Iterator[dict[str, Any]]:
@@ -168,6 +178,11 @@ def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
         more = sum(len(racks) for _, racks in fed[rows:])
         if more:
             lines.append(f"... and {more} racks that are less full; --json has them all")
+    lines += [
+        f"with feed {row['feed']} lost, {row['dark']} go{'es' if row['dark_count'] == 1 else ''} dark"
+        for row in data["lost_feeds"]
+        if row["dark"]
+    ]
     if data["watts"]:
         lines.append(_total_line(data))
     if lines and data["without_figure"]:

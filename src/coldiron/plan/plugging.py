@@ -34,7 +34,7 @@ class Plugging:
             if cords and self.layout.banks:
                 share = draws[unit] / cords
                 plugs[unit] = tuple(
-                    self._put(unit, machines[unit].inlet, share, banks)
+                    self._put(unit, machines[unit].inlet, share, banks, bool(machines[unit].pdus))
                     for banks in self._targets(machines[unit], cords)
                 )
         return tuple(plugs), tuple(self.homeless)
@@ -52,8 +52,12 @@ class Plugging:
         pdus = {self.layout.banks[bank].pdu for bank in banks}
         return sum(self.on_pdu[pdu] for pdu in pdus) / sum(pdu_limit(self.layout.pdus[pdu]) for pdu in pdus)
 
-    def _put(self, unit: int, inlet: str | None, share: float, banks: list[int]) -> int:
+    def _put(self, unit: int, inlet: str | None, share: float, banks: list[int], pinned: bool) -> int:
         fitting = [bank for bank in banks if self._outlets(bank, inlet)]
+        if not fitting and not pinned:
+            # Better on a feed that is not its turn than nowhere.
+            banks = list(range(len(self.layout.banks)))
+            fitting = [bank for bank in banks if self._outlets(bank, inlet)]
         if not fitting:
             self.homeless.append(Homeless(unit, tuple(banks)))
         chosen = min(

@@ -44,8 +44,8 @@ def fit(design: Design) -> Iterator[Result]:
             f"no cap makes {words.racks(kind)} fit: {words.lost(lost) + ', ' if lost else ''}"
             f"{words.breaker(kind, breaker)} would carry {words.watts(carried)} even with each GPU at "
             f"{_least(fitted)}; {words.limit(breaker)}",
-            f"give it a breaker of {breaker.amps_for(carried)} A, spread the machines over more circuits, or take GPUs "
-            "out",
+            f"give it a breaker of at least {breaker.amps_for(carried)} A, spread the machines over more circuits, or "
+            "take GPUs out",
             hosts=words.names(kind.made(fitted)),
             subject=words.subject(kind, breaker),
             watts=round(carried, 1),

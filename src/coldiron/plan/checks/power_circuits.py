@@ -78,7 +78,7 @@ def _worst(kind: RackKind, loads: Iterable[_Load]) -> Iterator[tuple[Breaker, st
 
 
 def _advice(grid: Grid, kind: RackKind, breaker: Breaker, carried: float) -> str:
-    advice = f"take machines off it, or give it a breaker of {breaker.amps_for(carried)} A"
+    advice = f"take machines off it, or give it a breaker of at least {breaker.amps_for(carried)} A"
     caps = grid.would_fit.caps.get(kind, {})
     if caps and not over(kind, caps):
         lowest = min(caps.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from coldiron.inventory.facility import Feed
@@ -27,7 +28,7 @@ def overloaded(design: Design) -> Iterator[Result]:
                 code,
                 ("feeds", name),
                 f"{when}feed {name} {verb} {words.watts(carried)}; {breaker}: {words.too_many(carried, limit)}",
-                f"hang racks on another feed, cap their GPUs, or give it a breaker of {amps:.0f} A",
+                f"hang racks on another feed, cap their GPUs, or have it at least {math.ceil(amps - 1e-9)} A strong",
                 subject=f"feed {name}",
                 watts=round(carried, 1),
                 limit_watts=round(limit, 1),

@@ -50,7 +50,7 @@ def _homeless(design: Design, kind: RackKind, inlet: str, pdus: tuple[str, ...],
 
 
 def pdus_named(design: Design) -> Iterator[Result]:
-    """`power.pdus` that names more or fewer PDUs than there are supplies."""
+    """`power.pdus` that names more or fewer PDUs than there are supplies, or others than the rack has."""
     names: dict[object, list[str]] = {}
     for name, machine in design.grid.machines.items():
         if machine.pdus and machine.supplies and len(machine.pdus) != machine.supplies:
@@ -65,6 +65,19 @@ def pdus_named(design: Design) -> Iterator[Result]:
                 hosts=words.names(names[machine]),
                 subject=machine.label,
             )
+    for kind in design.grid.kinds:
+        has = kind.layout.of_pdu
+        for machine in dict.fromkeys(kind.machines):
+            absent = [name for name in dict.fromkeys(machine.pdus or ()) if name not in has]
+            if absent and has:
+                yield design.refuse(
+                    "CP119",
+                    (*machine.path, "power", "pdus"),
+                    f"`power.pdus` names {', '.join(absent)}, and {words.racks(kind)} has {', '.join(has)}",
+                    "name PDUs of the rack that the plan chose, or write the `rack`",
+                    hosts=words.names(kind.made([machine])),
+                    subject=f"{machine.label} in {kind.racks[0]}",
+                )
 
 
 def inrush(design: Design) -> Iterator[Result]:
