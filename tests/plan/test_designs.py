@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from coldiron.catalog.load import load as load_catalog
 from coldiron.inventory.functions import FUNCTIONS
 from coldiron.plan import Plan, Severity
 from coldiron.plan.data import site_data
@@ -48,6 +49,22 @@ def test_every_machine_of_a_design_has_its_draw_and_its_place(name: str) -> None
 def test_no_secret_lies_beside_a_design(name: str) -> None:
     held = [path.read_text(encoding="utf-8") for path in (INVENTORIES / name).rglob("*.yml")]
     assert not any(re.search(r"(?m)^\w*(password|secret|_key):", text) for text in held)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_design_assumes_nothing_that_the_catalog_knows(name: str) -> None:
+    """A figure that a text was found for since must not be hidden behind what somebody assumed before."""
+    known = load_catalog().entries()
+    hidden = []
+    for entry in design(name).cluster.catalog.entries().values():
+        if entry.name in known:
+            before = dict(known[entry.name].figures())
+            hidden += [
+                f"{entry.name}: {figure}"
+                for figure, value in entry.figures()
+                if value != before[figure] and before[figure] is not None
+            ]
+    assert hidden == []
 
 
 @pytest.mark.parametrize("name", ["dgx-h100-12", "hgx-h200-256"])

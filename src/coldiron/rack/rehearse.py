@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.inventory import Cluster, Node, load
+from coldiron.inventory import Cluster, Node, find, load
 from coldiron.inventory.findings import shown_path
 from coldiron.rack.build import Builder, Wishes
 from coldiron.rack.host import Host
@@ -63,7 +63,7 @@ class Rehearsal:
         machine: Machine | None = None,
         host: Host | None = None,
     ) -> None:
-        self.cluster: Cluster = load(inventory)
+        self.cluster: Cluster = load(find(inventory))
         self.machine = machine or Machine()
         self.report = report
         self.most = most
