@@ -43,7 +43,7 @@ test-all: test-packages ## all of it, the slow ones too
 test-python: setup ## unit and contract tests, and a site that stands, with the other Python
 	@$(AS_ROOT) env COLDIRON_OTHER_PYTHON=$(PYTHON) $(VENV)/bin/python tests/suite.py matrix
 
-docs: setup ## the options tables of the roles' READMEs, from their specs
+docs: setup ## what the documentation has from the code: tables of options, the reference of cluster.yml
 	@$(RUN) coldiron.docs_gen
 
 docs-site: setup ## the documentation as a site in site/

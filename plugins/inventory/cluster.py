@@ -41,36 +41,70 @@ options:
     description: DNS domain of the nodes.
     type: str
     required: true
+  site:
+    description: The place, its prices, and the files of its own hardware catalog.
+    type: dict
+  feeds:
+    description: The building's independent supplies of electricity, by name.
+    type: dict
+    default: {}
+  rooms:
+    description: Rooms by name, with what cools them.
+    type: dict
+    default: {}
+  racks:
+    description: The racks - ranges of them with height, depth, load and PDUs.
+    type: list
+    elements: dict
+    default: []
   networks:
     description:
-      - Networks by name, each with C(subnet) and, where it has them, C(gateway), C(mtu) (bytes) and C(dns)
-        (name servers outside the cluster).
+      - Networks by name, each with C(subnet) and, where it has them, C(gateway), C(mtu) (bytes), C(vlan), C(dns)
+        (name servers outside the cluster) and C(dhcp).
       - Every node has its address on the one called C(cluster).
     type: dict
     required: true
+  fabrics:
+    description: InfiniBand and RoCE fabrics by name, with their speed and rails.
+    type: dict
+    default: {}
+  switches:
+    description: The switches - ranges of them with model, function, and the fabric or networks they carry.
+    type: list
+    elements: dict
+    default: []
   features:
     description:
-      - What the cluster has - C(scheduler) (C(slurm) or C(none)) and C(home_backend) (C(nfs), served by the
-        storage node, or C(provided), put there by something outside).
+      - What the cluster has - C(scheduler) (C(slurm), C(kubernetes) or C(none)) and C(home_backend) (C(nfs), served
+        by the storage node, or C(provided), put there by something outside).
     type: dict
     default: {}
   defaults:
-    description: C(platform), C(distribution) and C(hardware) of every node group that does not say otherwise.
+    description:
+      - C(platform), C(distribution), C(hardware), C(power), C(software) and C(disks) of every node group that does
+        not say otherwise.
     type: dict
     default: {}
   nodes:
     description:
       - The nodes. Each item has C(name) (a node or a range), C(kind) (C(head), C(login), C(storage), C(cpu)
         or C(gpu)) and C(address) (the first node's, or a range of the same length).
-      - It may have C(mac), C(bmc), C(platform), C(distribution), C(hardware) and C(functions), which replaces
-        the functions that the kind gives.
-      - docs/inventory.md explains each key.
+      - It may have C(model) (from the catalog), C(addresses) on other networks, C(mac), C(serial), C(bmc), C(rack)
+        and C(u), C(platform), C(distribution), C(hardware), C(power), C(software), C(disks), C(workload),
+        C(functions), which replaces the functions that the kind gives, and C(overrides) for single nodes.
+      - docs/reference/cluster.md explains each key.
     type: list
     elements: dict
     required: true
+  nodes_csv:
+    description: A CSV file beside cluster.yml with addresses, MACs, serials and places of single nodes.
+    type: str
 notes:
-  - A cached inventory is used only for the very same text of the file, so an edit is never missed. How to
-    connect to a virtual rack is never cached.
+  - A cached inventory is used only for the very same text of the file, and of the files that it names, so an edit
+    is never missed. How to connect to a virtual rack is never cached.
+  - The files that it names (C(nodes_csv), C(site.catalog)) lie beside it. This plugin claims them, so that no other
+    takes them for inventories; for that it stands first in C(enable_plugins). Where it does not, name the file
+    itself, C(-i inventories/hopper/cluster.yml), and not its directory.
 """
 
 EXAMPLES = r"""
@@ -219,7 +253,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
                 return _as_data(build(document, path))
             self.load_cache_plugin()
             # Hashing a local file costs nothing, so an edit is never missed.
-            key = f"{self.get_cache_key(str(path))}_{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+            key = f"{self.get_cache_key(str(path))}_{_digest([path, *_named(document.data, path)])}"
             if not cache or key not in self._cache:
                 self._cache[key] = _as_data(build(document, path))
             found: dict[str, Any] = self._cache[key]
@@ -248,6 +282,52 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             inventory.add_host(host, group="virtual_rack")
             # On each host, not on the group: a site's group_vars/all must not send the rehearsal elsewhere.
             _set(inventory, host, hostvars)
+
+
+def _named(data: object, path: Path) -> list[Path]:
+    """The files that the cluster.yml at ``path`` names, as far as ``data`` can be understood."""
+    given = data if isinstance(data, dict) else {}
+    site = given.get("site")
+    catalog = site.get("catalog") if isinstance(site, dict) else None
+    names = [given.get("nodes_csv"), *(catalog if isinstance(catalog, list) else ())]
+    return [path.parent / name for name in names if isinstance(name, str)]
+
+
+def _is_named_by_a_cluster(path: Path) -> bool:
+    """Whether a cluster.yml beside the file at ``path``, or a folder or two above it, names it as one of its own."""
+    for directory in list(path.parents)[:3]:
+        for name in FILE_NAMES:
+            try:
+                text = (directory / name).read_bytes()
+            except OSError:
+                continue
+            if path.name.encode() in text and PLUGIN_LINE.search(text[:HEAD_BYTES]):
+                return path in _named(_data(directory / name), directory / name)
+    return False
+
+
+def _data(path: Path) -> object:
+    """What the cluster.yml at ``path`` says; nothing where it cannot be read, which is told when it is parsed."""
+    try:
+        from coldiron.errors import ColdironError
+        from coldiron.inventory import read
+    except ImportError:
+        return None
+    try:
+        return read(path).data
+    except ColdironError:
+        return None
+
+
+def _digest(paths: list[Path]) -> str:
+    """A short sum over the texts of files; one that cannot be read counts as empty."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError:
+            digest.update(b"-")
+    return digest.hexdigest()[:16]
 
 
 def _as_data(cluster: Any) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import typer
 from coldiron import __version__
 from coldiron.catalog.cli import register as register_catalog
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.init.cli import register as register_init
+from coldiron.inventory.cli import register as register_inventory
 from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
 from coldiron.plan.cli import register as register_plan
@@ -26,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Begin with:  coldiron plan -i inventories/hopper  |  coldiron apply --check -i inventories/hopper.  "
+    epilog="Begin with:  coldiron init inventories/hopper  |  coldiron plan -i inventories/hopper.  "
     "Exit codes: 0 done, 1 hosts failed, 2 wrong command or inventory, 3 refused, 4 interrupted, 5 the machine "
     "lacks something.",
 )
@@ -38,6 +40,8 @@ app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
 register_verify(app)
 register_catalog(app)
+register_init(app)
+register_inventory(app)
 
 
 def _print_version(wanted: bool) -> None:

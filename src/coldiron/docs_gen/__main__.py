@@ -1,4 +1,4 @@
-"""``python -m coldiron.docs_gen``: the options tables of the roles' READMEs."""
+"""``python -m coldiron.docs_gen``: the options tables of the roles' READMEs, and the reference of cluster.yml."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from coldiron.docs_gen import cli, cluster_file, codes, plugins, roles
+from coldiron.docs_gen import cli, codes, plugins, roles
 from coldiron.docs_gen.page import Page
 
 # Documents at the checkout's root that are pages too.
@@ -32,7 +32,6 @@ def generated(root: Path) -> list[Page]:
         *(plugins.page(plugin, up) for plugin in found),
         plugins.filters_page(filters),
         *cli.pages(),
-        cluster_file.page(),
         codes.page(),
         _decisions(root),
     ]

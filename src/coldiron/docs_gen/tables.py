@@ -1,6 +1,6 @@
-"""Fill the options tables of the roles' READMEs from their argument specs.
+"""Fill the options tables of the roles' READMEs from their argument specs, and write the reference of cluster.yml.
 
-    python -m coldiron.docs_gen           # writes every table that is not current
+    python -m coldiron.docs_gen           # writes everything that is not current
     python -m coldiron.docs_gen --check   # names them, and changes nothing
 
 The table stands between ``<!-- options -->`` and ``<!-- /options -->`` in roles/ROLE/README.md.
@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from coldiron.docs_gen import cluster_file
 from coldiron.docs_gen.markup import inline
 from coldiron.errors import ColdironError
 
@@ -107,8 +108,12 @@ def table_findings(role: Path) -> list[str]:
 
 
 def run(root: Path, check: bool) -> list[Path]:
-    """Bring every role's table up to date (or, with ``check``, only look); return those that were not."""
+    """Bring every table and the reference up to date (or, with ``check``, only look); return those that were not."""
     stale = []
+    for path, text in cluster_file.stale(root).items():
+        stale.append(root / path)
+        if not check:
+            (root / path).write_text(text, encoding="utf-8")
     for readme in sorted((root / "roles").glob("*/README.md")):
         if not table_findings(readme.parent):
             continue
@@ -120,7 +125,7 @@ def run(root: Path, check: bool) -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point: 0 when all tables are current (now), 1 when --check found one that is not."""
+    """Entry point: 0 when all is current (now), 1 when --check found one that is not."""
     parser = argparse.ArgumentParser(
         prog="python -m coldiron.docs_gen", description=(__doc__ or "").split("\n")[0]
     )

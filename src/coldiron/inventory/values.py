@@ -148,7 +148,12 @@ def _label_range(value: str) -> str:
 def _beside(value: str) -> str:
     """The name of a file that lies beside cluster.yml, or below it."""
     parts = value.split("/")
-    if not value.isprintable() or value.startswith("/") or any(part in ("", ".", "..") for part in parts):
+    if (
+        len(value) > 200
+        or not value.isprintable()
+        or value.startswith("/")
+        or any(part in ("", ".", "..") for part in parts)
+    ):
         raise Wrong(
             f"`{shown(value)}` must lie beside cluster.yml or below it; write a name such as nodes.csv"
         )

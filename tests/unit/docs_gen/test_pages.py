@@ -67,15 +67,6 @@ def test_a_module_is_told_with_examples_and_results(made: dict[str, Page]) -> No
     assert "This module has no options." in made["plugins/os_facts_module.md"].text
 
 
-def test_cluster_yml_is_told_key_by_key(made: dict[str, Page]) -> None:
-    text = made["reference/cluster-yml.md"].text
-    for name in ("networks-NAME-subnet", "nodes-hardware-gpus-count", "nodes-mac", "features-home_backend"):
-        assert f'<tr id="{name}">' in text, name
-    assert "From 576 to 9216." in text
-    assert "<code>provided</code>" in text
-    assert text.index('id="plugin"') < text.index('id="cache"')
-
-
 def test_every_code_is_told(made: dict[str, Page]) -> None:
     text = made["reference/codes.md"].text
     known = codes.pages()
