@@ -529,3 +529,33 @@ def test_counts_as_json_and_the_list_on_demand() -> None:
         "length_m": None,
         "planned": True,
     }
+
+
+def test_a_plug_of_a_network_without_ports_of_its_own() -> None:
+    drawn = design(
+        """\
+networks:
+  cluster: {subnet: 10.99.0.0/24}
+  bmc: {subnet: 10.98.0.0/24}
+  storage: {subnet: 10.97.0.0/24, port_of: cluster, vlan: 5}
+fabrics: {}
+switches:
+  - {name: m1, model: sn2201, function: management, networks: [storage], plugs: [{cages: 1, to: head01}]}
+"""
+    )
+    (fault,) = drawn.cabling.faults
+    assert fault.code == "CL144"
+    assert drawn.links == ()
+
+
+def test_nodes_of_a_network_whose_switches_are_all_plugged_by_hand() -> None:
+    drawn = design(
+        """\
+fabrics: {}
+switches:
+  - {name: m1, model: sn2201, function: management, networks: [cluster], plugs: [{cages: 1, to: head01}]}
+"""
+    )
+    (one,) = drawn.cabling.unserved
+    assert len(one.nodes) == 20
+    assert ends(of(drawn, "cluster")) == [("head01", "m1")]
