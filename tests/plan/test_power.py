@@ -211,6 +211,17 @@ feeds:
     assert "feeds.A.ups.watt_hours" in findings["CA101"].what
 
 
+@pytest.mark.parametrize(("ups", "minutes"), [("", 9), (", ups: {watts: 5000}", 18)])
+def test_batteries_carry_the_share_of_feeds_that_have_none(tmp_path: Path, ups: str, minutes: float) -> None:
+    blocks = f"""\
+feeds:
+  A: {{volts: 400, phases: 3, amps: 63, ups: {{watts: 5000, watt_hours: 300, minutes: 20}}}}
+  B: {{volts: 400, phases: 3, amps: 63{ups}}}
+"""
+    (finding,) = [one for one in found(design(tmp_path, blocks)) if one.code == "CP110"]
+    assert dict(finding.figures)["minutes"] == minutes
+
+
 def test_a_feed_that_is_too_small_is_helped_by_a_cap_on_its_racks(tmp_path: Path) -> None:
     one = workstations(
         tmp_path,

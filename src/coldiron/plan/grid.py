@@ -88,10 +88,10 @@ class Grid:
         return found
 
     def dark(self, lost: FeedKey) -> list[str]:
-        """What has no supply left, or fewer than it needs, when ``lost`` is dead."""
+        """What has no supply left, or fewer than it needs, with ``lost`` dead though its rack has another feed."""
         found = []
         for kind in self.kinds:
-            if lost in kind.feeds:
+            if lost in kind.feeds and len(kind.feeds) > 1:
                 units = {
                     unit
                     for unit, plugs in enumerate(kind.plugs)

@@ -100,7 +100,7 @@ def power_data(design: Design) -> dict[str, Any]:
 
 
 def _lost_rows(design: Design, grid: Grid) -> list[dict[str, Any]]:
-    """What goes dark with each feed, where there is another."""
+    """What goes dark with each feed though another comes to its rack."""
     rows = []
     for name in design.cluster.feeds if len(design.cluster.feeds) > 1 else ():
         dark = grid.dark(("feed", name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from coldiron.inventory.facility import Feed
+from coldiron.inventory.facility import Feed, Ups
 from coldiron.plan.caps import SLACK_WATTS, percent
 from coldiron.plan.checks import power_words as words
 from coldiron.plan.design import Check, Design, Result
@@ -62,7 +62,15 @@ def _ups(design: Design, name: str, feed: Feed, normal: float, worst: float) -> 
             watts=round(carried, 1),
             limit_watts=ups.watts,
         )
-    if ups.minutes is None or not normal:
+    yield from _minutes(design, name, ups, normal, worst)
+
+
+def _minutes(design: Design, name: str, ups: Ups, normal: float, worst: float) -> Iterator[Result]:
+    path = ("feeds", name, "ups")
+    alone = any(feed.ups is None for other, feed in design.cluster.feeds.items() if other != name)
+    # When the grid is down, feeds without batteries are down too, and this one takes their share.
+    carried = worst if alone else normal
+    if ups.minutes is None or not carried:
         return
     if ups.watt_hours is None:
         yield design.unknown(
@@ -72,13 +80,14 @@ def _ups(design: Design, name: str, feed: Feed, normal: float, worst: float) -> 
             path,
         )
         return
-    minutes = ups.watt_hours / normal * 60
+    minutes = ups.watt_hours / carried * 60
+    dead = ", as a feed without one is dead then" if carried > normal else ""
     if minutes < ups.minutes - 1e-9:
         yield design.refuse(
             "CP110",
             path,
-            f"the UPS of feed {name} lasts {minutes:.1f} minutes at {words.watts(normal)}; {ups.minutes:g} are wanted",
-            f"take batteries of {ups.minutes / 60 * normal:.0f} Wh, or stop jobs sooner and write fewer minutes",
+            f"the UPS of feed {name} lasts {minutes:.1f} minutes at {words.watts(carried)}{dead}; {ups.minutes:g} are wanted",
+            f"take batteries of {math.ceil(ups.minutes / 60 * carried - 1e-9)} Wh, or stop jobs sooner and write fewer minutes",
             subject=f"UPS of feed {name}",
             minutes=round(minutes, 2),
             wanted_minutes=ups.minutes,
