@@ -195,7 +195,7 @@ def _driver(gpu: Gpu, stack: Stack, facts: Matrix) -> Iterator[Reason]:
         yield _refuse(
             "CV103",
             ("driver",),
-            f"driver {stack.driver} does not know {gpu.title}, which came with driver {first}",
+            f"driver {stack.driver} does not know {gpu.title} yet; {first} is the first that does",
             f"take driver {first} or newer",
         )
     last = family.branch_last if family else None
@@ -203,7 +203,7 @@ def _driver(gpu: Gpu, stack: Stack, facts: Matrix) -> Iterator[Reason]:
         yield _refuse(
             "CV103",
             ("driver",),
-            f"driver {stack.driver} knows {gpu.title} no more, of which branch {last} is the last one",
+            f"driver {stack.driver} has dropped {gpu.title}; branch {last} is the last that knows it",
             f"take a driver of branch {last} for these nodes",
         )
 
@@ -217,14 +217,14 @@ def _cuda_of(gpu: Gpu, stack: Stack, facts: Matrix) -> Iterator[Reason]:
             yield _refuse(
                 "CV104",
                 ("cuda", position),
-                f"CUDA {release} does not know {gpu.title}, which CUDA {first} is the first to know",
+                f"CUDA {release} does not know {gpu.title} yet; CUDA {first} is the first that does",
                 f"take CUDA {first} or newer for these nodes",
             )
         elif last is not None and number(release)[: len(number(last))] > number(last):
             yield _refuse(
                 "CV104",
                 ("cuda", position),
-                f"CUDA {release} knows {gpu.title} no more, which CUDA {last} is the last to know",
+                f"CUDA {release} has dropped {gpu.title}; CUDA {last} is the last that knows it",
                 f"take CUDA {last} or older for these nodes",
             )
 

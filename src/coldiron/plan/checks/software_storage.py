@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coldiron.plan.design import Check, Design, Kind, Result
 
-# GiB a second that a node with eight data-centre GPUs reads while they train.
+# GiB a second for each node with eight data-centre GPUs, all reading at once; CV121's page says where it comes from.
 READ_GIB_PER_S = 10.0
 _GPUS = 8
 _GIB = 2**30
