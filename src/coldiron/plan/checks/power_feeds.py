@@ -82,12 +82,14 @@ def _minutes(design: Design, name: str, ups: Ups, normal: float, worst: float) -
         return
     minutes = ups.watt_hours / carried * 60
     dead = ", as a feed without one is dead then" if carried > normal else ""
+    wanted = math.ceil(ups.minutes / 60 * carried - 1e-9)
     if minutes < ups.minutes - 1e-9:
         yield design.refuse(
             "CP110",
             path,
-            f"the UPS of feed {name} lasts {minutes:.1f} minutes at {words.watts(carried)}{dead}; {ups.minutes:g} are wanted",
-            f"take batteries of {math.ceil(ups.minutes / 60 * carried - 1e-9)} Wh, or stop jobs sooner and write fewer minutes",
+            f"the UPS of feed {name} lasts {minutes:.1f} minutes at {words.watts(carried)}{dead}; "
+            f"{ups.minutes:g} are wanted",
+            f"take batteries of {wanted} Wh, or stop jobs sooner and write fewer minutes",
             subject=f"UPS of feed {name}",
             minutes=round(minutes, 2),
             wanted_minutes=ups.minutes,
