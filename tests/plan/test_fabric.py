@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coldiron.inventory.check import build
 from coldiron.inventory.source import parse
@@ -277,3 +279,68 @@ def test_ids_are_the_same_from_run_to_run() -> None:
 @pytest.mark.parametrize(("numbers", "text"), [([3], "3"), ([1, 2, 3, 7], "1-3,7")])
 def test_numbers_are_folded(numbers: list[int], text: str) -> None:
     assert fold_numbers(numbers) == text
+
+
+TARGETS = ["cpu[01-20]", "cpu[01-05]", "head01", "leaf1", "leaf[1-2]", "spine[1-2]", "mgmt1", "leaf1,cpu01"]
+PLUG = st.fixed_dictionaries(
+    {"cages": st.integers(1, 34), "more": st.integers(0, 12), "to": st.sampled_from(TARGETS)},
+    optional={"port": st.integers(1, 3), "breakout": st.integers(1, 8)},
+)
+
+
+def _plugs(plugs: list[dict[str, object]]) -> str:
+    if not plugs:
+        return ""
+    written = []
+    for plug in plugs:
+        first, more = int(str(plug["cages"])), int(str(plug["more"]))
+        keys = "".join(f", {key}: {plug[key]}" for key in ("port", "breakout") if key in plug)
+        written.append(f'{{cages: {first}-{first + more}, to: "{plug["to"]}"{keys}}}')
+    return f", plugs: [{', '.join(written)}]"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    leaf=st.lists(PLUG, max_size=4),
+    spine=st.lists(PLUG, max_size=3),
+    management=st.lists(PLUG, max_size=3),
+    rails=st.integers(1, 3),
+    uplinks=st.sampled_from(["", ", uplinks: 0", ", uplinks: 7"]),
+    ports=st.sampled_from(["", ", ports: 10", ", ports: 65", ", ports: 128"]),
+    carried=st.sampled_from(["[cluster]", "[cluster, bmc]"]),
+)
+def test_whatever_is_plugged_is_judged(
+    leaf: list[dict[str, object]],
+    spine: list[dict[str, object]],
+    management: list[dict[str, object]],
+    rails: int,
+    uplinks: str,
+    ports: str,
+    carried: str,
+) -> None:
+    text = f"""\
+fabrics:
+  compute: {{link_layer: infiniband, gbit_per_s: 400, rails: {rails}, nodes: "cpu[01-20]"}}
+switches:
+  - {{name: "leaf[1-2]", model: qm9700, function: leaf, fabric: compute{uplinks}{ports}{_plugs(leaf)}}}
+  - {{name: "spine[1-2]", model: qm9700, function: spine, fabric: compute{_plugs(spine)}}}
+  - {{name: mgmt1, model: sn2201, function: management, networks: {carried}{_plugs(management)}}}
+"""
+    cluster = build(parse(over(base("network"), text), "cluster.yml"), Path("cluster.yml"))
+    drawn = Design(cluster)
+    for finding in run(drawn, network.CHECKS):
+        assert str(finding)
+    ends = [
+        (end.device, end.port) for link in drawn.links for end in (link.a, link.b) if "cpu" not in end.device
+    ]
+    switch_ends = [end for end in ends if end[0] in drawn.switches]
+    assert len(set(switch_ends)) == len(switch_ends)
+    node_ends = [(link.network, link.a) for link in drawn.links if link.a.device in drawn.nodes]
+    assert len(set(node_ends)) == len(node_ends)
+    # A port that nothing comes to is said.
+    wanted = 20 * rails
+    assert (
+        drawn.cabling.down.get(("fabrics", "compute"), 0)
+        + sum(len(one.nodes) for one in drawn.cabling.unserved if one.plane.fabric)
+        == wanted
+    )

@@ -181,7 +181,8 @@ def apart(design: Design) -> Iterator[Finding]:
         parts = _parts(drawn, plane)
         if len(parts) < 2:
             continue
-        leaves = [unit for unit in plane.leaves if any(unit.name in part for part in parts)]
+        used = set().union(*parts)
+        leaves = [unit for unit in plane.leaves if unit.name in used]
         split = [
             rail
             for rail in range(1, plane.rails + 1)
