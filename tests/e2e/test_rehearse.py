@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from coldiron.inventory.findings import shown_path
 from coldiron.rack.layout import Machine
 from coldiron.rack.remote import ssh_command
 from coldiron.rack.state import RackState, Registry
@@ -158,7 +159,10 @@ def test_a_killed_rehearsal_can_be_taken_away(alone: None) -> None:
     assert code == -signal.SIGKILL
     assert left()
     ended = types(*rehearse("starter", "--down"))
-    assert (ended.returncode, ended.stdout) == (0, "rehearsal of starter: taken away\n")
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        f"rehearsal of {shown_path(INVENTORIES / 'starter')}: taken away\n",
+    )
 
 
 def test_what_the_rack_has_not_is_refused_in_one_line(tmp_path: Path, alone: None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import signal
@@ -27,7 +26,7 @@ from coldiron.rack.network import parse_routes
 from coldiron.rack.rack import Rack
 from coldiron.rack.rehearsal import POOL, block, rack_name, sample, write
 from coldiron.rack.report import Report
-from coldiron.rack.spec import from_cluster
+from coldiron.rack.spec import from_cluster, inventory_directory
 from coldiron.rack.teardown import down
 
 _OWNER = ".rehearsal-of"
@@ -50,6 +49,62 @@ class Outcome:
     kept: bool = False
 
 
+class Place:
+    """Where the rehearsal called ``name`` lies on this machine, and its rack."""
+
+    def __init__(
+        self, name: str, report: Report, machine: Machine | None = None, host: Host | None = None
+    ) -> None:
+        self.name = name
+        self.machine = machine or Machine()
+        self.report = report
+        self.directory = self.machine.lib / "rehearsal" / name
+        self.rack = Rack(Layout(name, self.directory, self.machine), host, report)
+
+    @property
+    def owner(self) -> Path:
+        """The file that names the site's inventory."""
+        return self.directory / _OWNER
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One rehearsal of a name at a time."""
+        # Not the rack's own host: its nodes would inherit the lock, and outlive this process with it.
+        host = Host()
+        try:
+            with host.lock(self.machine.run / f"rehearsal-{self.name}.lock", self.report.say):
+                yield
+        finally:
+            self.rack.keeper.leave()
+
+    def take_away(self) -> None:
+        """Remove nodes and files, whatever there is of them."""
+        down(self.rack)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        for directory in (self.directory.parent, self.machine.lib):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+def end(inventory: Path, report: Report, machine: Machine | None = None, host: Host | None = None) -> bool:
+    """Take away what a kept or killed rehearsal of ``inventory`` left; False where there is nothing.
+
+    The inventory itself is not read: it may be broken by now.
+    """
+    refuse_not_root()
+    own = str(inventory_directory(inventory))
+    found = [
+        owner.parent.name
+        for owner in (machine or Machine()).lib.glob(f"rehearsal/*/{_OWNER}")
+        if owner.read_text(encoding="utf-8").strip() == own
+    ]
+    for name in found:
+        place = Place(name, report, machine, host)
+        with place.alone():
+            place.take_away()
+    return bool(found)
+
+
 class Rehearsal:
     """The rehearsal of the cluster in ``inventory``; only the first ``most`` nodes of each group where it says so."""
 
@@ -64,21 +119,21 @@ class Rehearsal:
         host: Host | None = None,
     ) -> None:
         self.cluster: Cluster = load(find(inventory))
-        self.machine = machine or Machine()
         self.report = report
         self.most = most
         self.pool = pool
-        self.name = rack_name(self.cluster.name)
-        self.directory = self.machine.lib / "rehearsal" / self.name
-        self.rack = Rack(Layout(self.name, self.directory, self.machine), host, report)
+        self.place = Place(rack_name(self.cluster.name), report, machine, host)
+        self.rack = self.place.rack
+        self.directory = self.place.directory
         self.outcome = Outcome(self.cluster.name, str(self.directory), of=len(self.cluster.nodes))
 
     def play(self, *, keep: bool = False) -> Outcome:
         """Rehearse from bare nodes; what an earlier one left is taken away first. Raises ColdironError."""
         refuse_not_root()
         nodes = sample(self.cluster, self.most)
-        with self._alone():
-            self._take_away()
+        with self.place.alone():
+            self._refuse_other()
+            self.place.take_away()
             try:
                 self._prepare(nodes)
                 self._step("the nodes come up", "rack_up", self._up)
@@ -90,33 +145,14 @@ class Rehearsal:
             finally:
                 self.outcome.kept = keep
                 if not keep:
-                    self._step("the rack is taken away", "rack_down", self._take_away)
+                    self._step("the rack is taken away", "rack_down", self.place.take_away)
         return self.outcome
 
-    def end(self) -> bool:
-        """Take away what a kept or killed rehearsal left; False where there is nothing."""
-        refuse_not_root()
-        there = self.directory.exists()
-        with self._alone():
-            self._take_away()
-        return there
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One rehearsal of a site at a time, and another site's of the same name is left alone."""
-        # Not the rack's own host: its nodes would inherit the lock, and outlive this process with it.
-        host = Host()
-        try:
-            with host.lock(self.machine.run / f"rehearsal-{self.name}.lock", self.report.say):
-                self._refuse_other()
-                yield
-        finally:
-            self.rack.keeper.leave()
-
     def _refuse_other(self) -> None:
-        owner, own = self.directory / _OWNER, os.path.realpath(self.cluster.directory)
+        """Another site's rehearsal of the same name is left alone."""
+        own = str(inventory_directory(self.cluster.directory))
         with contextlib.suppress(FileNotFoundError):
-            of = owner.read_text(encoding="utf-8").strip()
+            of = self.place.owner.read_text(encoding="utf-8").strip()
             if of != own and Path(of).is_dir():
                 raise ColdironError(
                     f"{self.directory} is the rehearsal of {of}, a cluster of the same name; take it away: "
@@ -138,8 +174,7 @@ class Rehearsal:
         self.outcome.subnet = str(subnet)
         self.outcome.nodes = [node.name for node in nodes]
         self.outcome.left = write(self.cluster, nodes, subnet, self.directory)
-        owner = os.path.realpath(self.cluster.directory)
-        (self.directory / _OWNER).write_text(f"{owner}\n", encoding="utf-8")
+        self.place.owner.write_text(f"{inventory_directory(self.cluster.directory)}\n", encoding="utf-8")
         self.directory.chmod(0o700)
         Store(self.directory, generate(self.directory / PASSWORD_FILE)).add_missing()
         number = f"{len(nodes)} of {self.outcome.of} nodes"
@@ -195,13 +230,6 @@ class Rehearsal:
                 "are above); mend that and rehearse again, with --keep to look at the nodes afterwards",
                 ExitCode.HOSTS_FAILED,
             )
-
-    def _take_away(self) -> None:
-        down(self.rack)
-        shutil.rmtree(self.directory, ignore_errors=True)
-        for directory in (self.directory.parent, self.machine.lib):
-            with contextlib.suppress(OSError):
-                directory.rmdir()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

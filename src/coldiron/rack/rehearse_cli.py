@@ -52,17 +52,17 @@ def rehearse(
 
     The site itself is not contacted. Needs root. Exit code 0: every step did what it must.
     """
-    from coldiron.rack.rehearse import Rehearsal, told
+    from coldiron.rack.rehearse import Rehearsal, end, told
     from coldiron.rack.report import Report
 
     report = Report(Console(file=sys.stderr if as_json else sys.stdout))
-    rehearsal = Rehearsal(inventory, report, most=sample, pool=_pool(subnet))
     # A rehearsal that is told to end takes its rack away, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if down:
-        there = rehearsal.end()
-        report.say(f"rehearsal of {rehearsal.cluster.name}: {'taken away' if there else 'there is none'}")
+        there = end(inventory, report)
+        report.say(f"rehearsal of {shown_path(inventory)}: {'taken away' if there else 'there is none'}")
         return
+    rehearsal = Rehearsal(inventory, report, most=sample, pool=_pool(subnet))
     outcome = rehearsal.play(keep=keep)
     if as_json:
         print(json.dumps(asdict(outcome), indent=2))
