@@ -281,6 +281,55 @@ def test_numbers_are_folded(numbers: list[int], text: str) -> None:
     assert fold_numbers(numbers) == text
 
 
+@pytest.mark.parametrize(
+    ("cable", "more", "said"),
+    [
+        ("mcp7y10-n", "", []),
+        ("mms4x00-ns", "", []),
+        # QSFP56 takes what was made for QSFP28; an OSFP cage does not.
+        ("mcp7y10-n", ", cage: qsfp56", []),
+        (
+            "mcp7y10-n",
+            ", cage: osfp",
+            ["mcp7y10-n ends in qsfp112 at the nodes, and cpu[01-20] has osfp cages"],
+        ),
+        (
+            "mcp7y70-h",
+            "",
+            [
+                "mcp7y70-h carries 400 Gbit/s, and a cage here 2 links of 400",
+                "mcp7y70-h has 4 far ends, and a cage here 2 links",
+            ],
+        ),
+    ],
+)
+def test_cables_fit_their_cages(cable: str, more: str, said: list[str]) -> None:
+    text = FABRIC + (
+        f"""\
+  - name: leaf01
+    model: qm9700
+    function: leaf
+    fabric: compute
+    plugs: [{{cages: 1-10, to: "cpu[01-20]", cable: {cable}}}]
+nodes:
+  - {{name: head01, kind: head, address: 10.99.0.1}}
+  - name: cpu[01-20]
+    kind: cpu
+    address: 10.99.0.11
+    hardware: {{cores_per_socket: 32, memory_gib: 512, ports: [{{count: 2, gbit_per_s: 400{more}}}]}}
+"""
+    )
+    assert [finding.what for finding in found(text) if finding.code == "CL147"] == said
+
+
+def test_a_cable_of_another_form_than_the_switch() -> None:
+    text = FABRIC.replace("infiniband, gbit_per_s: 400", "roce, gbit_per_s: 100") + (
+        "  - {name: leaf1, model: sn2700, function: leaf, fabric: compute,"
+        ' plugs: [{cages: 1-20, to: "cpu[01-20]", cable: mcp4y10-n}]}\n'
+    )
+    assert "ends in osfp, and sn2700 has qsfp28 cages" in one(text, "CL147").what
+
+
 TARGETS = ["cpu[01-20]", "cpu[01-05]", "head01", "leaf1", "leaf[1-2]", "spine[1-2]", "mgmt1", "leaf1,cpu01"]
 PLUG = st.fixed_dictionaries(
     {"cages": st.integers(1, 34), "more": st.integers(0, 12), "to": st.sampled_from(TARGETS)},

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from coldiron.inventory.cluster import Node
 from coldiron.inventory.ranges import fold
 from coldiron.inventory.wiring import Network
-from coldiron.plan.checks import fabric, fabric_advice, fabric_ports, network_ports
+from coldiron.plan.checks import fabric, fabric_advice, fabric_cables, fabric_ports, network_ports
 from coldiron.plan.design import Check, Design
 from coldiron.plan.fabric import CLUSTER, bounds, network_nodes, purpose
 from coldiron.plan.findings import Finding
@@ -354,5 +354,6 @@ CHECKS: tuple[Check, ...] = (
     *network_ports.CHECKS,
     *fabric.CHECKS,
     *fabric_ports.CHECKS,
+    *fabric_cables.CHECKS,
     *fabric_advice.CHECKS,
 )
