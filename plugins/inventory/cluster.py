@@ -158,6 +158,7 @@ PLUGIN_LINE = re.compile(rb"""^(?:\xef\xbb\xbf)?plugin[ \t]*:[ \t]*["']?coldiron
 HEAD_BYTES = 64 * 1024
 # How many folders below cluster.yml a file that it names is looked for.
 DEPTH = 3
+ALL_HOSTS = "{{ lookup('coldiron.cluster.hosts', *coldiron_files) }}"
 # What Ansible's commands exit with when they cannot parse something.
 PARSER_ERROR = 4
 # Ansible wants a value for each required option; the values themselves are coldiron.inventory's to judge.
@@ -192,7 +193,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
     """A thin adapter: coldiron.inventory reads and checks, this class tells Ansible."""
 
     NAME = "coldiron.cluster.cluster"
-    # The model lets no braces through: no value is a template, and other tools get plain text from --list.
+    # The model lets no braces through: no value but ALL_HOSTS is a template, and other tools get plain text from --list.
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
@@ -231,10 +232,19 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
         _set(inventory, "all", found["shared_vars"])
         for host, hostvars in found["hostvars"].items():
             _set(inventory, host, hostvars)
-        # Also in one place, so that no host has to gather the variables of every other one. A second cluster.yml adds.
-        together = inventory.groups["all"].vars.get("coldiron_hosts", {}) | found["hostvars"]
-        _set(inventory, "all", {"coldiron_hosts": together})
+        self._keep(inventory, path, found["hostvars"])
         self._connect(Path(path).parent, inventory, found["hostvars"])
+
+    def _keep(self, inventory: InventoryData, path: str, hostvars: dict[str, Any]) -> None:
+        """Keep all in one place, so that no host has to gather the variables of every other one.
+
+        The place is this process: as a variable, each host would carry those of all. A second cluster.yml adds.
+        """
+        from coldiron.inventory.known import keep
+
+        keep(path, hostvars)
+        files = [*inventory.groups["all"].vars.get("coldiron_files", []), path]
+        _set(inventory, "all", {"coldiron_files": list(dict.fromkeys(files)), "coldiron_hosts": ALL_HOSTS})
 
     def _found(self, path: Path, cache: bool) -> dict[str, Any]:
         """What the file says: out of Ansible's cache if it holds this very text, else read and checked."""
