@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import shutil
 import signal
@@ -214,11 +215,16 @@ class Rehearsal:
 
     def _type(self, verb: str) -> None:
         """A verb of coldiron on the rehearsal's inventory, before the person's eyes."""
+        from coldiron.secrets.password import PASSWORD_FILE
+
         words = [str(Path(sys.executable).with_name("coldiron")), verb, "-i", str(self.directory)]
         self.report.say(f"$ {shlex.join(['coldiron', *words[1:]])}")
         out = self.report.console.file
         out.flush()
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out) as process:
+        # Whatever names the site's own password, that one does not open the rehearsal's vault.
+        password = str(self.directory / PASSWORD_FILE)
+        named = dict.fromkeys(("COLDIRON_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_PASSWORD_FILE"), password)
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, env=os.environ | named) as process:
             try:
                 code = process.wait()
             except KeyboardInterrupt:

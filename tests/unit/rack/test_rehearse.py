@@ -172,14 +172,20 @@ def verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands in for the program: ends with what the file `code` beside it says."""
     program = tmp_path / "bin" / "coldiron"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho "$@"\nexit "$(cat "${0%/*}/code")"\n')
+    program.write_text(
+        '#!/bin/sh\necho "$@"\nenv | grep VAULT >"${0%/*}/env"\nexit "$(cat "${0%/*}/code")"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
     return program.with_name("code")
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_verb_is_typed_before_the_persons_eyes(toy: Toy, verb: Path, tmp_path: Path, code: int) -> None:
+def test_a_verb_is_typed_before_the_persons_eyes(
+    toy: Toy, verb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setenv("COLDIRON_VAULT_PASSWORD_FILE", "the site's")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "the site's")
     verb.write_text(f"{code}\n")
     log = tmp_path / "log"
     with log.open("w") as file:
@@ -191,6 +197,9 @@ def test_a_verb_is_typed_before_the_persons_eyes(toy: Toy, verb: Path, tmp_path:
             rehearsal._type("verify")
     lines = log.read_text().splitlines()
     assert lines == [f"$ coldiron verify -i {rehearsal.directory}", f"verify -i {rehearsal.directory}"]
+    # The site's own password does not open the rehearsal's vault.
+    named = {line.partition("=")[2] for line in verb.with_name("env").read_text().splitlines()}
+    assert named == {f"{rehearsal.directory}/.vault-password"}
 
 
 def test_an_interrupted_verb_is_ended(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
