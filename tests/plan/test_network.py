@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coldiron.inventory.findings import InventoryError
 from coldiron.inventory.model import PortGroup
 from coldiron.plan.checks.network_ports import Demand, lacking
 from coldiron.plan.fabric import Plane
@@ -182,3 +183,32 @@ def test_nodes_of_a_range_are_looked_at_by_what_they_are_on() -> None:
         .replace("    bmc:", "    overrides: {cpu02: {addresses: {storage: 10.97.0.2}}}\n    bmc:")
     )
     assert one(text, "CL115").hosts == "cpu02"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (networks(more="  storage: {subnet: 10.97.0.0/24, vlan: 5, port_of: clusterr}\n"), "CI219"),
+        # A port is one network's; another that shares it shares that one's.
+        (
+            networks(
+                more="  storage: {subnet: 10.97.0.0/24, vlan: 5, port_of: cluster}\n"
+                "  external: {subnet: 10.96.0.0/24, vlan: 6, port_of: storage}\n"
+            ),
+            "CI223",
+        ),
+        (networks(more="  storage: {subnet: 10.97.0.0/24, vlan: 5, port_of: storage}\n"), "CI223"),
+        (
+            networks().replace(
+                "switches: []",
+                "switches:\n  - {name: m1, model: sn2201, function: management, networks: [cluster],"
+                " plugs: [{cages: 1, to: head01, network: bmc}]}",
+            ),
+            "CI219",
+        ),
+    ],
+)
+def test_networks_that_name_no_network(text: str, code: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        found(text)
+    assert [finding.code for finding in caught.value.findings] == [code]
