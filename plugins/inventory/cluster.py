@@ -193,7 +193,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
     """A thin adapter: coldiron.inventory reads and checks, this class tells Ansible."""
 
     NAME = "coldiron.cluster.cluster"
-    # The model lets no braces through: no value but ALL_HOSTS is a template, and other tools get plain text from --list.
+    # The model lets no braces through, so that no value is a template but ALL_HOSTS; other tools get plain text.
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:

@@ -14,8 +14,8 @@ name: hosts
 short_description: The variables that a cluster.yml gives to each of its nodes
 author: The coldiron maintainers
 description:
-  - Returns one mapping of all nodes, by name, to the variables that the inventory plugin P(coldiron.cluster.cluster#inventory)
-    gives them, so that no node asks Ansible for those of every other.
+  - Returns one mapping of all nodes, by name, to the variables that the inventory plugin
+    P(coldiron.cluster.cluster#inventory) gives them, so that no node asks Ansible for those of every other.
   - The mapping is kept once in the process. As a variable of the inventory, Ansible would list it with each host, and
     C(ansible-inventory --list) would grow with the square of the nodes.
   - It is empty where the inventory did not come from a cluster.yml.

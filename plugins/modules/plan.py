@@ -7,8 +7,9 @@ module: plan
 short_description: Look at the whole site offline, before any node is contacted
 version_added: 0.1.0
 description:
-  - Says what C(coldiron plan) says of the C(cluster.yml) of this run's inventory - hardware, electricity and heat, racks,
-    networks and versions - without contacting a node. A refused plan fails the task, with a line for each finding.
+  - Says what C(coldiron plan) says of the C(cluster.yml) of this run's inventory - hardware, electricity and heat,
+    racks, networks and versions - without contacting a node. A refused plan fails the task, with a line for each
+    finding.
   - Runs on the controller alone, so once is enough (C(run_once)). Inventories without a C(cluster.yml) are skipped.
 options: {}
 attributes:

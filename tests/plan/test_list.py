@@ -18,7 +18,7 @@ networks:
   cluster: {{subnet: 10.{net}.0.0/16}}
 features: {{scheduler: none, home_backend: provided}}
 nodes:
-  - {{name: "{name}[001-{number:03d}]", kind: login, address: 10.{net}.0.1}}
+  - {{name: "{name}[001-{number:03d}]", kind: storage, address: 10.{net}.0.1}}
 """
 PLAY = """\
 - hosts: a001
