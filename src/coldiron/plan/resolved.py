@@ -26,6 +26,8 @@ IDENTITY = (
 IDENTITY_WORD = re.compile(rf"\b({'|'.join(IDENTITY)})\b")
 # What playbooks/group_vars/all/topology.yml calls the cluster's shape.
 _SHAPE = "topology"
+# A variable's name in quotes asks for every node's, not for this one's.
+_QUOTED = re.compile(r"'[^']*'")
 
 
 class Resolved:
@@ -92,7 +94,7 @@ class Resolved:
             return {
                 name: (raw, plain(templar.template(raw)))
                 for name, raw in variables.items()
-                if name.startswith(_SHAPE) and not IDENTITY_WORD.search(str(raw))
+                if name.startswith(_SHAPE) and not IDENTITY_WORD.search(_QUOTED.sub("", str(raw)))
             }
         except AnsibleError:
             # Whoever asks for it will be told.
