@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -517,7 +517,9 @@ def test_counts_as_json_and_the_list_on_demand() -> None:
     assert data["networks"]["bmc"]["down"] == 20
     assert data["switches"]["leaf01"] == {"ports": 64, "down": 20, "up": 20, "free": 24}
     assert "list" not in data
-    every = link_data(design(""), every=True)["list"]
+    drawn = design("")
+    every = link_data(drawn, every=True)["list"]
+    assert every == [asdict(link) for link in drawn.links]
     assert len(every) == data["count"]
     assert every[0] == {
         "network": "compute",

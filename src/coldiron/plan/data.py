@@ -12,6 +12,7 @@ from coldiron.inventory import Cluster
 from coldiron.inventory.findings import shown_path
 from coldiron.plan.design import Design
 from coldiron.plan.findings import ORDER, Finding, Severity
+from coldiron.plan.links import link_data
 from coldiron.plan.steps import Step
 from coldiron.text import counted
 
@@ -127,9 +128,11 @@ def site_data(design: Design) -> dict[str, Any]:
 
 def design_data(design: Design) -> dict[str, Any]:
     """What the plan worked out, thing by thing: positions, links, and what each breaker carries."""
+    links = link_data(design, every=True)
     return {
         "positions": [asdict(position) for position in design.positions.values()],
-        "links": [asdict(link) for link in design.links],
+        "links": links.pop("list"),
+        "cabling": links,
         "circuits": [asdict(circuit) for circuit in design.power.circuits],
         "node_watts": dict(design.power.nodes),
         "switch_watts": dict(design.power.switches),

@@ -12,7 +12,7 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from coldiron.inventory.cluster import Node, SwitchUnit
@@ -369,5 +369,19 @@ def link_data(design: Design, every: bool = False) -> dict[str, Any]:
             entry["rails"] = plane.rails
         data["fabrics" if plane.fabric else "networks"][plane.name] = entry
     if every:
-        data["list"] = [asdict(link) for link in drawn.links]
+        data["list"] = [_as_data(link) for link in drawn.links]
     return data
+
+
+def _as_data(link: Link) -> dict[str, Any]:
+    # As dataclasses.asdict, which takes ten times as long, for a hundred thousand of them.
+    return {
+        "network": link.network,
+        "a": {"device": link.a.device, "port": link.a.port, "cage": link.a.cage},
+        "b": {"device": link.b.device, "port": link.b.port, "cage": link.b.cage},
+        "gbit_per_s": link.gbit_per_s,
+        "rail": link.rail,
+        "cable": link.cable,
+        "length_m": link.length_m,
+        "planned": link.planned,
+    }
