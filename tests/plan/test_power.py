@@ -235,6 +235,29 @@ def test_a_feed_that_is_too_small_is_helped_by_a_cap_on_its_racks(tmp_path: Path
     assert "CP101" not in codes
 
 
+def test_fit_circuit_fits_the_ups_too(tmp_path: Path) -> None:
+    feeds = "feeds: {A: {volts: 230, amps: 63, ups: {watts: 3000}}}"
+    one = workstations(tmp_path, "{fit_circuit: true}", **{"feeds: {}": feeds, "derating: 1}]": "feed: A}]"})
+    assert 2990 < one.power.feeds[0].watts <= 3000
+    assert found(one) == []
+
+
+def test_a_cap_is_not_praised_while_another_circuit_of_the_rack_stays_overloaded(tmp_path: Path) -> None:
+    heavy = """\
+  - name: heavy
+    kind: head
+    address: 10.99.0.1
+    rack: desk
+    power: {pdus: [b]}
+    hardware: {cores_per_socket: 1, memory_gib: 8, draw_watts: 3000, supplies: {count: 1}}
+"""
+    pdus = "derating: 1}, {name: b, volts: 230, amps: 10}]"
+    text = WORKSTATIONS.replace("derating: 1}]", pdus).replace("POWER", "power: {pdus: [wall]}") + heavy
+    codes = [finding.code for finding in found(design(tmp_path, text))]
+    assert codes.count("CP101") == 2
+    assert "CP117" not in codes
+
+
 def test_the_data_are_json_with_the_racks_in_the_files_order(tmp_path: Path) -> None:
     data = json.loads(json.dumps(power_data(design(tmp_path, ""))))
     assert [rack["rack"] for rack in data["racks"]] == ["r01"]
