@@ -51,8 +51,8 @@ def planes(design: Design) -> dict[KeyPath, Plane]:
     for name, fabric in design.cluster.fabrics.items():
         plane = _fabric(design, name, fabric)
         found[plane.path] = plane
-        for network in fabric.networks:
-            of_fabric.setdefault(network, set()).update(node.name for node in plane.nodes)
+        for its in fabric.networks:
+            of_fabric.setdefault(its, set()).update(node.name for node in plane.nodes)
     for name, network in design.cluster.networks.items():
         if network.port_of is None:
             plane = _network(design, name, network, of_fabric.get(name, set()))
