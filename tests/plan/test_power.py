@@ -237,7 +237,11 @@ def test_a_feed_that_is_too_small_is_helped_by_a_cap_on_its_racks(tmp_path: Path
 
 def test_fit_circuit_fits_the_ups_too(tmp_path: Path) -> None:
     feeds = "feeds: {A: {volts: 230, amps: 63, ups: {watts: 3000}}}"
-    one = workstations(tmp_path, "{fit_circuit: true}", **{"feeds: {}": feeds, "derating: 1}]": "feed: A}]"})
+    one = workstations(
+        tmp_path,
+        "{fit_circuit: true}",
+        **{"feeds: {}": feeds, "amps: 16, derating: 1}]": "amps: 32, feed: A}]"},
+    )
     assert 2990 < one.power.feeds[0].watts <= 3000
     assert found(one) == []
 
