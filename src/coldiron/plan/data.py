@@ -13,6 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.plan.design import Design
 from coldiron.plan.findings import ORDER, Finding, Severity
 from coldiron.plan.links import link_data
+from coldiron.plan.load import power_data
 from coldiron.plan.steps import Step
 from coldiron.text import counted
 
@@ -134,6 +135,7 @@ def design_data(design: Design) -> dict[str, Any]:
         "links": links.pop("list"),
         "cabling": links,
         "circuits": [asdict(circuit) for circuit in design.power.circuits],
+        "power": power_data(design),
         "node_watts": dict(design.power.nodes),
         "switch_watts": dict(design.power.switches),
         "heat_kw": dict(design.power.heat_kw),

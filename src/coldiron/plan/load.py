@@ -14,6 +14,8 @@ from coldiron.plan.energy import btu_per_h, cost, energy_kwh
 from coldiron.plan.grid import Grid, feed_limit
 from coldiron.plan.results import CircuitLoad, PowerPlan
 
+_NAMES_WIDTH = 40
+
 
 def power(design: Design) -> PowerPlan:
     """What ``design`` draws. Machines whose draw nobody knows are left out everywhere."""
@@ -159,7 +161,7 @@ def _cap_rows(grid: Grid) -> list[dict[str, Any]]:
 
 
 def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
-    """``power_data`` in a few lines for a terminal: caps, racks (the fullest first, ``rows`` at most), totals."""
+    """Caps, racks (the fullest first, ``rows`` lines at most) and lost feeds of ``power_data``, for a terminal."""
     lines = [_cap_line(cap) for cap in data["caps"]]
     alike: dict[tuple[float, ...], list[str]] = {}
     for rack in data["racks"]:
@@ -168,7 +170,7 @@ def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
             alike.setdefault(tuple(rack[name] for name in key), []).append(rack["rack"])
     fed = sorted(alike.items(), key=lambda item: item[0], reverse=True)
     if fed:
-        names = [fold(racks) for _, racks in fed[:rows]]
+        names = [_cut(fold(racks)) for _, racks in fed[:rows]]
         width = max(4, *map(len, names))
         lines.append(f"{'rack':<{width}}  watts each  all feeds  one lost  heat kW      BTU/h")
         lines += [
@@ -183,28 +185,16 @@ def power_lines(data: dict[str, Any], rows: int = 12) -> list[str]:
         for row in data["lost_feeds"]
         if row["dark"]
     ]
-    if data["watts"]:
-        lines.append(_total_line(data))
-    if lines and data["without_figure"]:
-        lines.append(f"not in the sums, as nobody says what they draw: {data['without_figure']}")
     return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _NAMES_WIDTH else f"{text[: _NAMES_WIDTH - 3]}..."
 
 
 def _cap_line(cap: dict[str, Any]) -> str:
     watts, rating = cap["gpu_cap_watts"], cap["gpu_tdp_watts"]
     return (
-        f"{cap['nodes']}: cap each GPU at {watts:.0f} W ({percent(watts / rating)} of {rating:.0f} W), and every "
+        f"{_cut(cap['nodes'])}: cap each GPU at {watts:.0f} W ({percent(watts / rating)} of {rating:.0f} W), and every "
         f"circuit of its rack holds; {cap['speed_note']}"
     )
-
-
-def _total_line(data: dict[str, Any]) -> str:
-    heat = f"{data['heat_kw']:,.1f} kW of heat ({data['heat_btu_per_h']:,} BTU/h)"
-    parts = [f"all together {data['watts']:,.0f} W at most, {heat}"]
-    if data["energy_kwh_per_year"] is not None:
-        share = f" at {percent(data['load_share'])} load" if data["load_share"] < 1 else ""
-        pue = f" and PUE {data['pue']:g}" if data["pue"] else ""
-        parts.append(f"{data['energy_kwh_per_year']:,} kWh a year{share}{pue}")
-    if data["cost_per_year"] is not None:
-        parts.append(f"{data['cost_per_year']:,.0f} {data['currency'] or '(no currency written)'} a year")
-    return "; ".join(parts)

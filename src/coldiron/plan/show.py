@@ -12,6 +12,7 @@ from coldiron.plan.codes import FAMILIES, Page
 from coldiron.plan.data import Plan, site_data, verdict
 from coldiron.plan.design import Design
 from coldiron.plan.findings import ORDER, Finding, Severity
+from coldiron.plan.load import power_data, power_lines
 from coldiron.text import counted
 
 _WIDTH = 78
@@ -74,15 +75,15 @@ def shown_site(design: Design) -> list[str]:
     if site["breakers"]:
         over = f"{site['breakers_over']} over their limit" if site["breakers_over"] else "none over its limit"
         rows.append(("breakers", f"{site['breakers']}, {over}"))
-    if site["caps_watts"]:
-        rows.append(("GPU caps", _caps(site["caps_watts"])))
     if site["heat_kw"] is not None:
         rows.append(("heat", f"{site['heat_kw']:,.1f} kW ({site['heat_kw'] * BTU_PER_KWH:,.0f} BTU/h)"))
     if site["energy_kwh"] is not None:
         price = f", {site['cost']:,.0f} {site['currency'] or ''}".rstrip() if site["cost"] is not None else ""
         rows.append(("a year", f"{site['energy_kwh'] / 1000:,.1f} MWh{price}"))
     width = max(len(name) for name, _ in rows)
-    return [f"{name:<{width}}  {text}" for name, text in rows]
+    lines = [f"{name:<{width}}  {text}" for name, text in rows]
+    power = power_lines(power_data(design))
+    return [*lines, "", *power] if power else lines
 
 
 # 1 kWh = 3412.14 BTU (International Table).
@@ -101,13 +102,6 @@ def _feed(feed: dict[str, Any]) -> str:
     if feed["failover_watts"] > feed["watts"]:
         text += f"; {feed['failover_watts'] / 1000:,.1f} kW with another feed lost"
     return text
-
-
-def _caps(caps: dict[str, float]) -> str:
-    by_watts: dict[float, list[str]] = {}
-    for name, watts in caps.items():
-        by_watts.setdefault(watts, []).append(name)
-    return "; ".join(f"{_cut(fold(names))} {watts:,.0f} W" for watts, names in list(by_watts.items())[:8])
 
 
 def shown_steps(plan: Plan) -> list[str]:
