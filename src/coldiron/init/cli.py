@@ -163,17 +163,14 @@ def _answers(said: Mapping[str, Any], directory: Path | None, catalog: Catalog, 
         racks=0 if virtual else ask("racks", "Racks (0: say nothing of racks)", 0),
     )
     own, bmc = subnets(answers)
+    subnet = ask("subnet", "Subnet of the nodes", own)
+    bmc_subnet = said.get("bmc_subnet", "") if virtual else ask("bmc_subnet", "Subnet of their BMCs", bmc)
     servers = said.get("dns") or []
     if asking and not virtual and not servers:
-        servers = typer.prompt(
-            "Name servers outside (empty: not known yet)", default="", show_default=False
-        ).split()
-    return replace(
-        answers,
-        dns=tuple(server.strip(",") for server in servers),
-        subnet=ask("subnet", "Subnet of the nodes", own),
-        bmc_subnet=said.get("bmc_subnet", "") if virtual else ask("bmc_subnet", "Subnet of their BMCs", bmc),
-    )
+        question = "Name servers outside (empty: not known yet)"
+        servers = typer.prompt(question, default="", show_default=False).split()
+    dns = tuple(server.strip(",") for server in servers)
+    return replace(answers, subnet=subnet, bmc_subnet=bmc_subnet, dns=dns)
 
 
 def _prove(text: str, where: Path) -> None:

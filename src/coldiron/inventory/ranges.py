@@ -13,8 +13,8 @@ from typing import cast
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 MAX_NODES = 20_000
-# Of all ranges of a file together, however often each is looked at: twenty thousand nodes need a tenth.
-MAX_NAMES = 1_000_000
+# Of all ranges of a file together, however often each is looked at: ten thousand nodes need a quarter.
+MAX_NAMES = 400_000
 _MAX_CHARACTERS = 400_000
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")

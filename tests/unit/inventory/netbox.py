@@ -16,9 +16,14 @@ TOKEN = "0123456789abcdef0123456789abcdef01234567"
 SINGLE = {"home_server", "mariadb", "slurm_controller", "slurm_dbd"}
 # What nb_inventory asks for besides devices, interfaces and addresses.
 EMPTY = (
-    "virtualization/virtual-machines virtualization/clusters virtualization/interfaces dcim/regions"
-    " dcim/site-groups dcim/locations tenancy/tenants"
-).split()
+    "virtualization/virtual-machines",
+    "virtualization/clusters",
+    "virtualization/interfaces",
+    "dcim/regions",
+    "dcim/site-groups",
+    "dcim/locations",
+    "tenancy/tenants",
+)
 
 
 def brief(number: int, name: str, api: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""NetBox's own inventory plugin, with docs/examples/netbox.yml, gives the groups and variables that cluster.yml does."""
+"""NetBox's own inventory plugin with docs/examples/netbox.yml gives the groups and variables of a cluster.yml."""
 
 from __future__ import annotations
 
@@ -70,15 +70,21 @@ def ansible(
 ) -> subprocess.CompletedProcess[str]:
     """One of Ansible's commands with the inventory."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NETBOX_"))}
+    own = {
+        "NETBOX_API": api,
+        "NETBOX_TOKEN": token,
+        # It keeps NetBox's description of its API beside this folder.
+        "ANSIBLE_LOCAL_TEMP": str(directory.parent / "tmp" / "t"),
+        "ANSIBLE_CONFIG": str(directory.parent / "none.cfg"),
+    }
     return subprocess.run(
         [str(Path(sys.executable).parent / command), "-i", str(directory), *words],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=directory.parent,
-        env={**kept, "NETBOX_API": api, "NETBOX_TOKEN": token, "ANSIBLE_LOCAL_TEMP": str(directory.parent / "tmp" / "t"),
-             "ANSIBLE_CONFIG": str(directory.parent / "none.cfg")},
-    )  # fmt: skip
+        env={**kept, **own},
+    )
 
 
 def plain(value: Any) -> Any:

@@ -171,6 +171,46 @@ def test_cache_is_used_and_never_stale(ansible: Run, inventory: Path, tmp_path: 
     assert edited["_meta"]["hostvars"]["gpu03"]["ansible_host"] == "10.99.0.23"
 
 
+def with_table(inventory: Path) -> None:
+    """Let cluster.yml name a CSV file and a catalog beside it, both of which Ansible would read as inventories."""
+    with (inventory / "cluster.yml").open("a") as file:
+        file.write("nodes_csv: nodes.csv\nsite: {catalog: [catalog.yml]}\n")
+    (inventory / "nodes.csv").write_text("name,serial\ngpu02,S2\n")
+    (inventory / "catalog.yml").write_text("gpus: {}\n")
+
+
+def test_files_that_the_cluster_names_are_no_inventories(ansible: Run, inventory: Path) -> None:
+    with_table(inventory)
+    data = listed(ansible("ansible-inventory", "-i", str(inventory), "--list"))
+    assert set(data["_meta"]["hostvars"]) == {"head01", "storage01", "gpu01", "gpu02", "gpu03", "gpu04"}
+    assert data["_meta"]["hostvars"]["gpu02"]["coldiron_serial"] == "S2"
+    assert not {"gpus", "ungrouped"} & set(data)
+    # A file that it does not name is still one.
+    (inventory / "more.yml").write_text("all: {hosts: {db01: {}}}\n")
+    assert "db01" in listed(ansible("ansible-inventory", "-i", str(inventory), "--list"))["_meta"]["hostvars"]
+
+
+def test_the_cache_sees_an_edit_of_the_table(ansible: Run, inventory: Path, tmp_path: Path) -> None:
+    with_table(inventory)
+    settings = {
+        "ANSIBLE_INVENTORY_CACHE": "true",
+        "ANSIBLE_INVENTORY_CACHE_PLUGIN": "ansible.builtin.jsonfile",
+        "ANSIBLE_INVENTORY_CACHE_CONNECTION": str(tmp_path / "cache"),
+    }
+    for serial in ("S2", "S3"):
+        (inventory / "nodes.csv").write_text(f"name,serial\ngpu02,{serial}\n")
+        data = listed(ansible("ansible-inventory", "-i", str(inventory), "--list", **settings))
+        assert data["_meta"]["hostvars"]["gpu02"]["coldiron_serial"] == serial
+
+
+def test_a_wrong_table_stops_the_run_on_its_line(ansible: Run, inventory: Path) -> None:
+    with_table(inventory)
+    (inventory / "nodes.csv").write_text("name,serial\ngpu09,S2\n")
+    done = ansible("ansible", "all", "-i", str(inventory), "-m", "ping")
+    assert done.returncode == 4
+    assert "nodes.csv:2: there is no node `gpu09`" in done.stderr
+
+
 def test_cache_can_be_asked_for_in_the_file(ansible: Run, inventory: Path, tmp_path: Path) -> None:
     with (inventory / "cluster.yml").open("a") as file:
         file.write(
