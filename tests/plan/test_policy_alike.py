@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from coldiron.plan import make, options
+from coldiron.plan.alike import Look
+from coldiron.plan.resolved import Resolved
 from tests.plan.cases import base
 from tests.plan.site import inventory
 
@@ -134,3 +136,38 @@ def test_roles_that_follow_from_the_name_make_every_node_its_own(
         ("gpu04", "base"),
         ("gpu04", "time"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("site", "own"),
+    [
+        ('base_hostname: "{{ inventory_hostname | upper }}"\n', {}),
+        (
+            'base_timezone: "{{ coldiron_rack | default(ansible_host) }}!"\n',
+            {"gpu02": "coldiron_rack: r01\n"},
+        ),
+        ("base_locale: \"{{ {'gpu02': 'Klingon'}[inventory_hostname] | default('C.UTF-8') }}\"\n", {}),
+        ("clock: perhaps\n", {"gpu01": 'time_control_clock: "{{ clock }}"\n', "gpu04": "clock: false\n"}),
+        (
+            "base_sysctl: \"{{ hostvars['gpu02']['mine'] | default({}) }}\"\n",
+            {"gpu02": "mine: [no mapping]\n"},
+        ),
+        ("slurm_common_hold: \"{{ 7 if 'gpu' in inventory_hostname else true }}\"\n", {}),
+        ('users_accounts: "{{ people[inventory_hostname_short] }}"\npeople: {gpu01: [], gpu02: 5}\n', {}),
+    ],
+)
+def test_no_fault_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: str, own: dict[str, str]
+) -> None:
+    directory = inventory(tmp_path / "hopper", site)
+    (directory / "host_vars").mkdir()
+    for name, text in own.items():
+        (directory / "host_vars" / f"{name}.yml").write_text(text)
+    found = {(one.code, one.what, one.hosts) for one in make(directory).findings}
+    assert found
+
+    def each_by_itself(resolved: Resolved) -> list[Look]:
+        return [Look(host, [host]) for host in resolved.hosts("cluster")]
+
+    monkeypatch.setattr(options, "looks", each_by_itself)
+    assert {(one.code, one.what, one.hosts) for one in make(directory).findings} == found

@@ -124,7 +124,11 @@ class Resolved:
         """The variables that ``host`` alone has, without its name and addresses, not yet templated."""
         found = dict(self.inventory.get_host(host).vars)
         for path in self._host_files.get(host, ()):
-            found |= self.loader.load_from_file(str(path), cache="all") or {}
+            # As Ansible reads it: what it reads later comes from the same cache.
+            found |= (
+                self.loader.load_from_file(str(path), cache="all", unsafe=True, trusted_as_template=True)
+                or {}
+            )
         return {name: value for name, value in found.items() if not is_identity(name)}
 
     @functools.cached_property
