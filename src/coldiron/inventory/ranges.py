@@ -19,6 +19,7 @@ _MAX_CHARACTERS = 400_000
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?:/([0-9]{1,4}))?")
+_DIGIT_BESIDE = re.compile(r"[0-9]\[|\][0-9]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
 
 
@@ -68,6 +69,9 @@ def _size(text: str) -> int:
         if not part or not _PLAIN_NAME.fullmatch(rest):
             raise RangeError(f"`{part}` is no range; write e.g. gpu[01-12] or gpu[01-04,07]")
         for inner in _BRACKETS.findall(part):
+            # ClusterShell joins the digit to the numbers, which are then others, and very many.
+            if _DIGIT_BESIDE.search(part) and len({len(number) for number in re.split("[,-]", inner)}) > 1:
+                raise RangeError(f"a digit stands beside the bracket of `{part}`; write e.g. gpu1-[01-12]")
             size *= sum(_range_size(piece, part) for piece in inner.split(","))
         total += size
         if total > MAX_NODES:
