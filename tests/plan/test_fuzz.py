@@ -31,29 +31,10 @@ BASES = sorted((HERE / "base").glob("*.yml"))
 SITES: list[Any] = [yaml.safe_load(file.read_text()) for file in BASES]
 OPTIONS = list(options())
 WORDS = [
-    "auto",
-    "gpu[1-9]",
-    "cpu[01-04]",
-    "10.99.0.[1-3]",
-    "10.99.0.0/24",
-    "r[01-02]",
-    "1-16",
-    "h100-sxm5-80gb",
-    "{{1}}",
-    "!!python/name:os",
-    "@all",
-    "[",
-    "L1-L2",
-    "0.1",
-    "spine",
-    "qm9700",
-    "dgx-h100",
-    "l4",
-    "a:",
-    "*b",
-    "&c",
-    ",",
-]
+    "auto", "gpu[1-9]", "cpu[01-04]", "10.99.0.[1-3]", "10.99.0.0/24", "r[01-02]", "1-16",
+    "h100-sxm5-80gb", "{{1}}", "!!python/name:os", "@all", "[",
+    "L1-L2", "0.1", "spine", "qm9700", "dgx-h100", "l4", "a:", "*b", "&c", ",",
+]  # fmt: skip
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
