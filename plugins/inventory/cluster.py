@@ -342,11 +342,19 @@ def _digest(paths: list[Path]) -> str:
 
 def _as_data(cluster: Any) -> dict[str, Any]:
     """A checked cluster as the plain data that the cache can hold."""
-    return {
-        "groups": cluster.groups(),
-        "shared_vars": cluster.shared_vars(),
-        "hostvars": {node.name: node.hostvars() for node in cluster.expand()},
-    }
+    hostvars = {node.name: node.hostvars() for node in cluster.expand()}
+    for name, watts in _fitted_caps(cluster).items():
+        hostvars[name]["coldiron_gpu_cap_watts"] = watts
+    return {"groups": cluster.groups(), "shared_vars": cluster.shared_vars(), "hostvars": hostvars}
+
+
+def _fitted_caps(cluster: Any) -> dict[str, float]:
+    """The cap per GPU, in watts, of nodes whose circuit decides it (`fit_circuit`), as the plan reckons it."""
+    if not any(node.power.fit_circuit for node in cluster.expand()):
+        return {}
+    from coldiron.plan.design import Design
+
+    return dict(Design(cluster).power.caps)
 
 
 def _set(inventory: InventoryData, entity: str, variables: dict[str, Any]) -> None:

@@ -56,6 +56,7 @@ def plan(
     from coldiron.plan.make import make
     from coldiron.plan.show import shown_plan
 
+    _read_as_a_run_does(inventory)
     made = make(inventory, limit or (), vault_password_file, strict=strict)
     if sarif is not None:
         _write_sarif(made, sarif)
@@ -94,6 +95,18 @@ def _columns() -> int | None:
 
 def _colour() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _read_as_a_run_does(inventory: Path) -> None:
+    """Where no ansible.cfg says so, let Ansible ask the plugin of cluster.yml first, as `coldiron apply` does.
+
+    Otherwise its own plugins would take a catalog beside cluster.yml for an inventory.
+    """
+    from coldiron.run.survey import settings
+
+    name = "ANSIBLE_INVENTORY_ENABLED"
+    if (plugins := settings(inventory, os.environ).get(name)) is not None:
+        os.environ[name] = plugins
 
 
 def explain(

@@ -87,6 +87,13 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
     assert not any("coldiron_rack" in one for one in hostvars.values())
 
 
+def test_a_cap_that_the_circuit_decides_reaches_the_nodes(ansible: Run) -> None:
+    data = listed(ansible("ansible-inventory", "-i", str(ROOT / "inventories/starter/cluster.yml"), "--list"))
+    hostvars = data["_meta"]["hostvars"]
+    assert hostvars["ws01"]["coldiron_gpu_cap_watts"] == hostvars["ws02"]["coldiron_gpu_cap_watts"] > 100
+    assert "coldiron_gpu_cap_watts" not in hostvars["head01"]
+
+
 def test_graph_and_limit(ansible: Run, inventory: Path) -> None:
     graph = ansible("ansible-inventory", "-i", str(inventory), "--graph")
     assert "  |--@nfs_client:\n  |  |--head01\n" in graph.stdout
