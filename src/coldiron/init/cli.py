@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.inventory.findings import InventoryError, shown_path
+from coldiron.inventory.findings import InventoryError, did_you_mean, shown, shown_path
 
 if TYPE_CHECKING:
     from coldiron.catalog.load import Catalog
@@ -142,7 +142,9 @@ def _answers(said: Mapping[str, Any], directory: Path | None, catalog: Catalog, 
         )
     server = catalog.servers.get(model)
     own_gpu = has_gpus and (server is None or server.gpu is None)
-    gpu = ask("gpu", "GPU in the catalog", "h100-sxm5-80gb") if own_gpu and asking else said.get("gpu", "")
+    gpu = said.get("gpu", "")
+    if asking and own_gpu and not gpu and not virtual:
+        gpu = _pick("GPU in the catalog", "h100-sxm5-80gb", catalog.gpus)
     per_node = said.get("gpus_per_node", 0)
     if asking and has_gpus and not per_node and (server is None or not server.gpu_count):
         per_node = typer.prompt("GPUs in one node", default=4, type=int)
@@ -171,6 +173,15 @@ def _answers(said: Mapping[str, Any], directory: Path | None, catalog: Catalog, 
         servers = typer.prompt(question, default="", show_default=False).split()
     dns = tuple(server.strip(",") for server in servers)
     return replace(answers, subnet=subnet, bmc_subnet=bmc_subnet, dns=dns)
+
+
+def _pick(question: str, proposed: str, known: Iterable[str]) -> str:
+    """Ask for a name of the catalog until it is one; an empty one is taken where nothing is proposed."""
+    while True:
+        answer = str(typer.prompt(question, default=proposed, show_default=bool(proposed))).strip()
+        if not answer or answer in known:
+            return answer
+        typer.echo(f"the catalog has no {shown(answer)}; {did_you_mean(answer, known)}", err=True)
 
 
 def _prove(text: str, where: Path) -> None:

@@ -201,9 +201,28 @@ def test_answers_that_make_no_sound_file_write_nothing(monkeypatch: pytest.Monke
     assert not Path("a").exists()
 
 
-def test_on_a_terminal_it_asks_what_was_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_it_asks_what_was_not_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given_ = iter(
-        ["hopper", "hopper.example.org", "slurm", 1, 0, 1, 0, 2, "", "rtx-4090", 4, 1, "10.5.0.0/24", "", ""]
+        [
+            "hopper",
+            "hopper.example.org",
+            "slurm",
+            1,
+            0,
+            1,
+            0,
+            2,
+            "",
+            "rtx4090",
+            "rtx-4090",
+            4,
+            1,
+            "10.5.0.0/24",
+            "",
+            "",
+        ]
     )
     asked: list[str] = []
 
@@ -215,7 +234,8 @@ def test_on_a_terminal_it_asks_what_was_not_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cli.typer, "prompt", prompt)
     monkeypatch.setattr(cli.typer, "confirm", lambda question, **_: False)
     cli.init(None)
-    assert len(asked) == 15
+    assert len(asked) == 16
+    assert "the catalog has no rtx4090; did you mean `rtx-4090`?" in capsys.readouterr().err
     cluster = load(Path("inventories/hopper"))
     assert cluster.groups()["kind_gpu"] == ["gpu01", "gpu02"]
     assert cluster.node("gpu01").build.gpu_count == 4
