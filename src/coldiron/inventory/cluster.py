@@ -95,7 +95,7 @@ class Node:
             ("coldiron_bmc_credentials", self.bmc_credentials),
             ("coldiron_serial", self.serial),
             ("coldiron_model", self.model),
-            ("coldiron_rack_name", self.rack),
+            ("coldiron_rack_name", None if self.rack == "auto" else self.rack),
         ):
             if value:
                 hostvars[name] = value
