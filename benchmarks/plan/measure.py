@@ -21,6 +21,7 @@ from coldiron.inventory import build, read
 from coldiron.plan.checks import CHECKS
 from coldiron.plan.data import verdict
 from coldiron.plan.design import Design, run
+from coldiron.plan.pause import without_collector
 
 FAMILIES = ("node", "power", "space", "network", "software")
 
@@ -80,4 +81,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # As `coldiron plan` does.
+    with without_collector():
+        main()

@@ -32,6 +32,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             from coldiron.plan.checks import CHECKS
             from coldiron.plan.data import refused, verdict
             from coldiron.plan.design import Design, run
+            from coldiron.plan.pause import without_collector
             from coldiron.plan.show import shown_refusal
         except ImportError as error:
             raise AnsibleActionFail(
@@ -41,7 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         verdicts: list[str] = []
         for file in files:
             try:
-                found = run(Design(load(file)), CHECKS)
+                with without_collector():
+                    found = run(Design(load(file)), CHECKS)
             except ColdironError as error:
                 raise AnsibleActionFail(error.message) from None
             where = shown_path(file.parent)

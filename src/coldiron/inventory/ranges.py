@@ -68,11 +68,14 @@ def _size(text: str) -> int:
             raise RangeError(f"a bracket of `{part}` is not closed; write e.g. gpu[01-12]")
         if not part or not _PLAIN_NAME.fullmatch(rest):
             raise RangeError(f"`{part}` is no range; write e.g. gpu[01-12] or gpu[01-04,07]")
+        beside = _DIGIT_BESIDE.search(part) is not None
         for inner in _BRACKETS.findall(part):
             # ClusterShell joins the digit to the numbers, which are then others, and very many.
-            if _DIGIT_BESIDE.search(part) and len({len(number) for number in re.split("[,-]", inner)}) > 1:
+            if beside and len({len(number) for number in re.split("[,-]", inner)}) > 1:
                 raise RangeError(f"a digit stands beside the bracket of `{part}`; write e.g. gpu1-[01-12]")
             size *= sum(_range_size(piece, part) for piece in inner.split(","))
+            if size > MAX_NODES:
+                break
         total += size
         if total > MAX_NODES:
             raise RangeError(f"`{part}` makes more than {MAX_NODES} nodes; write a smaller range")

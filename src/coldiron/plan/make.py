@@ -12,6 +12,7 @@ from coldiron.plan.checks import CHECKS
 from coldiron.plan.data import Plan
 from coldiron.plan.design import Design, run
 from coldiron.plan.findings import ORDER, Finding, Severity, of_inventory, one_line
+from coldiron.plan.pause import without_collector
 from coldiron.plan.resolved import Resolved
 from coldiron.plan.steps import steps
 from coldiron.testing.stages import find_collection, read_plays
@@ -29,13 +30,14 @@ def make(
     plan = Plan(inventory, limit=tuple(limit), strict=strict)
     file = find(inventory)
     try:
-        plan.cluster = load(file)
+        with without_collector():
+            plan.cluster = load(file)
+            plan.design = Design(plan.cluster)
+            plan.findings = run(plan.design, CHECKS)
     except InventoryError as error:
         plan.findings = [of_inventory(finding) for finding in error.findings]
         plan.complete = False
         return plan
-    plan.design = Design(plan.cluster)
-    plan.findings = run(plan.design, CHECKS)
     _options(plan, plan.cluster, password_file)
     plan.findings.sort(key=lambda finding: ORDER.index(finding.severity))
     return plan
