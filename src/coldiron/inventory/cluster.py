@@ -73,12 +73,6 @@ class Node:
         """Memory in MiB; 0 where the hardware is not stated."""
         return int(self.hardware.memory_gib * 1024) if self.hardware and self.hardware.memory_gib else 0
 
-    def _location(self) -> dict[str, Any] | None:
-        """The rack that the file names, and the lowest unit where it says so."""
-        if self.rack is None or self.rack == "auto":
-            return None
-        return {"rack": self.rack} if self.u is None else {"rack": self.rack, "u": self.u}
-
     def hostvars(self) -> dict[str, Any]:
         """The node's own Ansible variables, as plain JSON types."""
         hostvars: dict[str, Any] = {
