@@ -43,6 +43,15 @@ def test_a_node_follows_the_heads_and_nobody_else(host, opts, eventually):
     eventually(lambda: any(followed for followed, _ in sources(host).values()), seconds=180, every=1)
 
 
+def test_the_first_of_two_heads_is_right_where_they_differ(host, opts):
+    if opts["time_serve"] or len(opts["time_servers"]) != 2:
+        return
+    lines = [line.split(",") for line in host.check_output("chronyc -n -c selectdata").splitlines()]
+    trusted = {row[1]: "T" in row[3] for row in lines}
+    first, second = opts["time_servers"]
+    assert (trusted[first], trusted[second]) == (True, False)
+
+
 def test_the_clocks_agree(host, opts):
     for address, (followed, offset) in sources(host).items():
         if followed:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from coldiron.inventory.model import ClusterFile
-from coldiron.inventory.schema import schema_text
+from coldiron.inventory.json_schema import schema_text
 
 FOLDER = Path("docs/reference")
 _TYPES = {

@@ -20,8 +20,8 @@ from coldiron.init.answers import (
 )
 from coldiron.inventory.hardware import gres_type
 from coldiron.inventory.model import Gpus
-from coldiron.inventory.schema import FILE as SCHEMA
-from coldiron.inventory.schema import editor_line, schema_text
+from coldiron.inventory.json_schema import FILE as SCHEMA
+from coldiron.inventory.json_schema import editor_line, schema_text
 
 _ABOUT: dict[Kind, str] = {
     "head": "Heads serve names and time{slurm}.",

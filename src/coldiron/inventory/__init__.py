@@ -80,6 +80,6 @@ def load(path: Path) -> Cluster:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a cluster.yml, for editors and tests."""
-    from coldiron.inventory.schema import schema as made
+    from coldiron.inventory.json_schema import schema as made
 
     return made()

@@ -29,7 +29,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of cluster.yml, by which an editor completes and checks it while you type."""
     # The models take a while to import: other verbs, and the list of verbs, need not wait for them.
-    from coldiron.inventory.schema import schema_text
+    from coldiron.inventory.json_schema import schema_text
 
     if output is None:
         typer.echo(schema_text(), nl=False)

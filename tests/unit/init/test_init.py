@@ -23,7 +23,7 @@ from coldiron.init import cli, text
 from coldiron.init.answers import Answers, checked, groups
 from coldiron.inventory import InventoryError, load
 from coldiron.inventory.check import build, packaged
-from coldiron.inventory.schema import FILE, schema
+from coldiron.inventory.json_schema import FILE, schema
 from coldiron.inventory.source import parse
 from coldiron.plan.checks import CHECKS
 from coldiron.plan.design import Design, run

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory import cli, load
-from coldiron.inventory.schema import schema, schema_text
+from coldiron.inventory.json_schema import schema, schema_text
 
 Write = Callable[[str], Path]
 

@@ -170,9 +170,13 @@ def test_an_expression_that_no_role_can_be_asked_without(inventory: Path) -> Non
 
 def test_secrets_that_are_not_there(inventory: Path) -> None:
     (inventory / VAULT_FILE).unlink()
-    finding = only(make(inventory))
+    plan = make(inventory)
+    finding = only(plan)
     assert finding.code == "CS102"
-    assert finding.what == "the cluster has no secrets"
+    assert finding.what == "the cluster has no secrets yet, which a run needs"
+    # A design is planned before anybody makes its secrets; a run has to have them.
+    assert not plan.refused
+    assert make(inventory, strict=True).refused
     assert finding.advice.startswith("type: coldiron secrets init -i ")
 
 
@@ -195,6 +199,7 @@ def test_a_secret_that_an_update_brought(inventory: Path) -> None:
     store._write(text)
     finding = only(make(inventory))
     assert finding.what == "no slurm_controller_jwt_key"
+    assert finding.severity is Severity.REFUSE
 
 
 def test_a_vault_without_its_password(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
