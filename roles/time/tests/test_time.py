@@ -47,7 +47,8 @@ def test_the_first_of_two_heads_is_right_where_they_differ(host, opts):
     if opts["time_serve"] or len(opts["time_servers"]) != 2:
         return
     lines = [line.split(",") for line in host.check_output("chronyc -n -c selectdata").splitlines()]
-    trusted = {row[1]: "T" in row[3] for row in lines}
+    # State, address, authentication, then a column for each option that the configuration may set.
+    trusted = {row[1]: "T" in row[3:8] for row in lines}
     first, second = opts["time_servers"]
     assert (trusted[first], trusted[second]) == (True, False)
 
