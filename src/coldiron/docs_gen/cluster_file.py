@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from coldiron.inventory.model import ClusterFile
 from coldiron.inventory.json_schema import schema_text
+from coldiron.inventory.model import ClusterFile
 
 FOLDER = Path("docs/reference")
 _TYPES = {

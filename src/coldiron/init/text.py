@@ -19,9 +19,9 @@ from coldiron.init.answers import (
     names,
 )
 from coldiron.inventory.hardware import gres_type
-from coldiron.inventory.model import Gpus
 from coldiron.inventory.json_schema import FILE as SCHEMA
 from coldiron.inventory.json_schema import editor_line, schema_text
+from coldiron.inventory.model import Gpus
 
 _ABOUT: dict[Kind, str] = {
     "head": "Heads serve names and time{slurm}.",

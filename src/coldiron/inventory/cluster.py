@@ -221,4 +221,6 @@ class Cluster:
                 for name, network in self.networks.items()
             },
             "coldiron_features": self.features.model_dump(mode="json"),
+            # The role's own word, below group_vars: what a site writes there wins.
+            **({"dns_forwarders": list(dns)} if (dns := self.networks["cluster"].dns) else {}),
         }

@@ -5,6 +5,7 @@ Watts are real power. Volts are between line and neutral on one phase, between l
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -58,6 +59,11 @@ class Supply(Block):
         "breaker may carry its rating for good.",
         examples=[0.8],
     )
+
+    @property
+    def limit_watts(self) -> float:
+        """What its breaker may carry for good, in watts."""
+        return self.volts * self.amps * self.derating * (math.sqrt(3) if self.phases == 3 else 1)
 
 
 class Feed(Supply):

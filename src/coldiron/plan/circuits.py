@@ -154,14 +154,14 @@ class Layout:
             for lines in _TO_NEUTRAL if pdu.volts >= _LINE_TO_NEUTRAL_FROM else _BETWEEN:
                 self.banks.append(Bank(index, pool, lines, _outlet_volts(pdu, None), None))
         else:
-            self.banks.append(Bank(index, pool, (), pdu.volts, pdu_limit(pdu)))
+            self.banks.append(Bank(index, pool, (), pdu.volts, pdu.limit_watts))
         self._pdu("circuit", index, pdu, range(first, len(self.banks)))
 
     def _pdu(self, kind: Literal["circuit", "PDU"], index: int, pdu: Pdu, banks: range) -> None:
         path = (*self.path, "pdus", index)
         self.breakers.append(
             Breaker(
-                kind, pdu.name, index, tuple(banks), pdu_limit(pdu), pdu.amps, pdu.volts, pdu.phases, pdu.derating,
+                kind, pdu.name, index, tuple(banks), pdu.limit_watts, pdu.amps, pdu.volts, pdu.phases, pdu.derating,
                 path,
             )
         )  # fmt: skip
@@ -175,7 +175,7 @@ class Layout:
                 Breaker(
                     "phase", f"{pdu.name}/L{line + 1}", index,
                     tuple(bank for bank in banks if line in self.banks[bank].lines),
-                    pdu_limit(pdu) / 3, pdu.amps, pdu.volts / math.sqrt(3), 1, pdu.derating,
+                    pdu.limit_watts / 3, pdu.amps, pdu.volts / math.sqrt(3), 1, pdu.derating,
                     (*self.path, "pdus", index), line,
                 )
             )  # fmt: skip
@@ -193,11 +193,6 @@ class Layout:
 
 def _angle(line: int) -> complex:
     return cmath.exp(-2j * math.pi * line / 3)
-
-
-def pdu_limit(pdu: Pdu) -> float:
-    """Watts that a PDU's breaker may carry for good."""
-    return pdu.volts * pdu.amps * pdu.derating * (math.sqrt(3) if pdu.phases == 3 else 1)
 
 
 def _outlet_volts(pdu: Pdu, phase: str | None) -> float:

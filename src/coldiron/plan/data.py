@@ -115,7 +115,7 @@ def site_data(design: Design) -> dict[str, Any]:
         "draw_kw": round(sum(drawn.values()) / 1000, 3) if drawn else None,
         "without_draw": machines - len(drawn),
         "breakers_over": sum(
-            1 for one in power.circuits if max(one.watts, one.failover_watts) > one.limit_watts
+            1 for one in power.circuits if max(one.watts, one.failover_watts) > one.limit_watts + 1e-6
         ),
         "breakers": len(power.circuits),
         "feeds": [asdict(feed) for feed in power.feeds],

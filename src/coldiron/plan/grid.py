@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 
-from coldiron.inventory.facility import Feed
 from coldiron.plan.caps import FeedLimit, Solution, feed_load, over, solve
 from coldiron.plan.circuits import FeedKey, Layout, RackKind
 from coldiron.plan.design import Design, placed
@@ -15,11 +13,6 @@ from coldiron.plan.energy import Heat, heat
 from coldiron.plan.plugging import Plugging
 
 _NO_CAPS: Mapping[Machine, float] = {}
-
-
-def feed_limit(feed: Feed) -> float:
-    """Watts that a feed's breaker may carry for good."""
-    return feed.volts * feed.amps * feed.derating * (math.sqrt(3) if feed.phases == 3 else 1)
 
 
 class Grid:
@@ -34,7 +27,7 @@ class Grid:
         self.feeds = [
             FeedLimit(
                 ("feed", name),
-                min(feed_limit(feed), feed.ups.watts) if feed.ups else feed_limit(feed),
+                min(feed.limit_watts, feed.ups.watts) if feed.ups else feed.limit_watts,
             )
             for name, feed in design.cluster.feeds.items()
         ]

@@ -11,7 +11,7 @@ from coldiron.plan.caps import percent, price
 from coldiron.plan.circuits import Breaker, RackKind
 from coldiron.plan.design import Design
 from coldiron.plan.energy import btu_per_h, cost, energy_kwh
-from coldiron.plan.grid import Grid, feed_limit
+from coldiron.plan.grid import Grid
 from coldiron.plan.results import CircuitLoad, PowerPlan
 
 _NAMES_WIDTH = 40
@@ -57,7 +57,7 @@ def _load(kind: RackKind, rack: str, breaker: Breaker, normal: float, worst: flo
 def _feeds(design: Design, grid: Grid) -> Iterator[CircuitLoad]:
     for name, feed in design.cluster.feeds.items():
         normal, worst = grid.on_feed(("feed", name))
-        yield CircuitLoad(name, name, None, feed_limit(feed), normal, worst)
+        yield CircuitLoad(name, name, None, feed.limit_watts, normal, worst)
 
 
 def _caps(grid: Grid) -> Iterator[tuple[str, float, float]]:

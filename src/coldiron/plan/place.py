@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from coldiron.inventory.members import AUTO
 from coldiron.plan.design import Design
-from coldiron.plan.place_bay import Bay, FeedUse, bay, derated_watts
+from coldiron.plan.place_bay import Bay, FeedUse, bay
 from coldiron.plan.place_shape import Shape, Thing, things
 from coldiron.plan.results import Position
 
@@ -86,7 +86,7 @@ def placement(design: Design) -> Placement:
 
 def bays_of(design: Design) -> dict[str, Bay]:
     """The racks by name, with nothing in them."""
-    uses = {name: FeedUse(derated_watts(feed)) for name, feed in design.cluster.feeds.items()}
+    uses = {name: FeedUse(feed.limit_watts) for name, feed in design.cluster.feeds.items()}
     found = {rack.name: bay(rack, order, uses) for order, rack in enumerate(design.cluster.racks)}
     if len({one.feed_names for one in found.values()}) > FEED_SETS_AT_MOST:
         for one in found.values():

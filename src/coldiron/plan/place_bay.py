@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coldiron.inventory.cluster import Rack
-from coldiron.inventory.facility import Supply
 from coldiron.plan.place_shape import Shape
-
-
-def derated_watts(supply: Supply) -> float:
-    """What its breaker carries for good, in watts."""
-    return supply.volts * supply.amps * supply.derating * (math.sqrt(3) if supply.phases == 3 else 1.0)
 
 
 @dataclass(eq=False)
@@ -144,7 +137,7 @@ def bay(rack: Rack, order: int, uses: Mapping[str, FeedUse]) -> Bay:
     for number, pdu in enumerate(rack.group.pdus):
         # One without a feed hangs on one that nothing else hangs on.
         name = pdu.feed or f"{number}"
-        of_feed[name] = of_feed.get(name, 0.0) + derated_watts(pdu)
+        of_feed[name] = of_feed.get(name, 0.0) + pdu.limit_watts
     every = sum(of_feed.values()) if of_feed else None
     left = every - max(of_feed.values()) if every is not None and len(of_feed) > 1 else every
     names = tuple(name for name in of_feed if name in uses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coldiron.plan.circuits import Homeless, Layout, pdu_limit
+from coldiron.plan.circuits import Homeless, Layout
 from coldiron.plan.draw import Machine
 
 
@@ -50,7 +50,7 @@ class Plugging:
 
     def _filled(self, banks: Sequence[int]) -> float:
         pdus = {self.layout.banks[bank].pdu for bank in banks}
-        return sum(self.on_pdu[pdu] for pdu in pdus) / sum(pdu_limit(self.layout.pdus[pdu]) for pdu in pdus)
+        return sum(self.on_pdu[pdu] for pdu in pdus) / sum(self.layout.pdus[pdu].limit_watts for pdu in pdus)
 
     def _put(self, unit: int, inlet: str | None, share: float, banks: list[int], pinned: bool) -> int:
         fitting = [bank for bank in banks if self._outlets(bank, inlet)]
@@ -81,7 +81,7 @@ class Plugging:
     def _full(self, index: int, share: float) -> float:
         """How full the fullest of the breakers before the bank would be."""
         bank = self.layout.banks[index]
-        limit = pdu_limit(self.layout.pdus[bank.pdu])
+        limit = self.layout.pdus[bank.pdu].limit_watts
         full = (self.on_pdu[bank.pdu] + share) / limit
         if bank.limit_watts is not None:
             full = max(full, (self.load[index] + share) / bank.limit_watts)

@@ -94,6 +94,20 @@ def test_a_cap_that_the_circuit_decides_reaches_the_nodes(ansible: Run) -> None:
     assert "coldiron_gpu_cap_watts" not in hostvars["head01"]
 
 
+def test_name_servers_of_the_network_are_asked_unless_group_vars_say_others(
+    ansible: Run, inventory: Path
+) -> None:
+    file = inventory / "cluster.yml"
+    text = file.read_text()
+    assert "subnet: 10.99.0.0/24" in text
+    file.write_text(text.replace("subnet: 10.99.0.0/24", "subnet: 10.99.0.0/24\n    dns: [192.0.2.53]"))
+    shown = listed(ansible("ansible-inventory", "-i", str(inventory), "--host", "head01"))
+    assert shown["dns_forwarders"] == ["192.0.2.53"]
+    (inventory / "group_vars" / "all" / "dns.yml").write_text("dns_forwarders: [192.0.2.99]\n")
+    shown = listed(ansible("ansible-inventory", "-i", str(inventory), "--host", "head01"))
+    assert shown["dns_forwarders"] == ["192.0.2.99"]
+
+
 def test_graph_and_limit(ansible: Run, inventory: Path) -> None:
     graph = ansible("ansible-inventory", "-i", str(inventory), "--graph")
     assert "  |--@nfs_client:\n  |  |--head01\n" in graph.stdout

@@ -9,14 +9,13 @@ from coldiron.inventory.facility import Feed, Ups
 from coldiron.plan.caps import SLACK_WATTS, percent
 from coldiron.plan.checks import power_words as words
 from coldiron.plan.design import Check, Design, Result
-from coldiron.plan.grid import feed_limit
 
 
 def overloaded(design: Design) -> Iterator[Result]:
     """Feeds whose breaker or UPS carries too much, with all feeds alive or the worst other one lost."""
     for name, feed in design.cluster.feeds.items():
         normal, worst = design.grid.on_feed(("feed", name))
-        limit = feed_limit(feed)
+        limit = feed.limit_watts
         volts = f"{feed.volts:g} V" + (" on three phases" if feed.phases == 3 else "")
         derated = f" ({percent(feed.derating)} of the rating)" if feed.derating < 1 else ""
         breaker = f"its {feed.amps:g} A at {volts} may carry {words.watts(limit)}{derated}"
