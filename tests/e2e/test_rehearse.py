@@ -130,8 +130,10 @@ def test_a_design_becomes_a_cluster(name: str, words: tuple[str, ...], nodes: in
 
 def cut_off(signal_number: int) -> tuple[int, str]:
     """Rehearse until the stages run, send the signal to the verb alone; returns its end and its last words."""
+    # Whoever started the tests in the background has its children ignore Ctrl-C.
+    heard = ["env", "--default-signal=INT,TERM"]
     with subprocess.Popen(
-        rehearse("starter"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*heard, *rehearse("starter")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, env=environment() | {"PYTHONUNBUFFERED": "1"}, start_new_session=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
