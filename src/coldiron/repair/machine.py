@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     _row(
         State.DRAIN,
         "no new jobs; running ones are waited for, requeued or ended at a deadline",
-        {Outcome.OK: State.DIAGNOSE, Outcome.REFUSED: State.REFUSED, Outcome.FAILED: State.FAILED},
+        {Outcome.OK: State.DIAGNOSE, Outcome.FAILED: State.FAILED},
         attempts=3,
         again=State.DRAIN,
         why="draining a drained node changes nothing",
@@ -135,7 +135,7 @@ ROWS: tuple[Row, ...] = (
         {
             Outcome.OK: State.CONVERGE,
             Outcome.HARDWARE: State.TICKET,
-            # The node is drained by now, so this is no longer the end that has touched nothing.
+            # Not the end of that name: this node has been drained by now, and stays so.
             Outcome.REFUSED: State.FAILED,
             Outcome.FAILED: State.FAILED,
         },

@@ -171,6 +171,12 @@ LINES = [
     ),
     (
         "sensors",
+        "SYS_FAN 1        | 0          | RPM        | cr    | 300.000   | 500.000   | 700.000   | na",
+        H,
+        "sensor-fan-stopped",
+    ),
+    (
+        "sensors",
         "FAN3             | 8400.000   | RPM        | ok    | 300.000   | 500.000   | 700.000   | na",
         N,
         "",

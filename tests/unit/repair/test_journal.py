@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -221,14 +222,26 @@ def test_one_repair_of_a_node_at_a_time(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_who_died_with_the_lock_is_told(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    # The kernel's lock goes with the process; what the file says stays.
-    for descriptor in journal.lock._descriptors:
-        os.close(descriptor)
-    with opened(tmp_path) as again:
-        assert again.lock.died is not None
-        assert again.lock.died.pid == os.getpid()
+KILLED = """
+import os, sys
+from pathlib import Path
+from coldiron.repair.journal import Journal
+from coldiron.repair.machine import Consent, Kind, Policy, State
+journal = Journal.open(Path(sys.argv[1]), "gpu02", Policy(Kind.REPAIR, ("S1",), Consent(frozenset({"S1"}))))
+journal.begin(State.DRAIN)
+print(os.getpid(), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_process_that_is_killed(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True)
+    assert ended.returncode == -9, ended.stderr
+    with opened(tmp_path) as journal:
+        assert journal.resume().cut is State.DRAIN
+        # The kernel's lock went with the process; what the file says stayed.
+        assert journal.lock.died is not None
+        assert journal.lock.died.pid == int(ended.stdout)
 
 
 def test_a_lock_that_cannot_be_taken(tmp_path: Path) -> None:
