@@ -20,7 +20,9 @@ def test_a_page_is_filled(tmp_path: Path) -> None:
     assert repair_tables.stale(tmp_path) == {}
     page = tmp_path / repair_tables.PAGE
     page.parent.mkdir()
-    page.write_text("".join(f"<!-- {name} -->\nyesterday\n<!-- /{name} -->\n" for name in repair_tables.TABLES))
+    page.write_text(
+        "".join(f"<!-- {name} -->\nyesterday\n<!-- /{name} -->\n" for name in repair_tables.TABLES)
+    )
     (text,) = repair_tables.stale(tmp_path).values()
     assert "yesterday" not in text
     assert "| `deploy` | 2 | `power` |" in text
