@@ -122,6 +122,15 @@ def test_failures_before_a_kill_count(tmp_path: Path) -> None:
         assert journal.where().reason == REASON
 
 
+def test_failures_are_forgotten_when_it_goes_well(tmp_path: Path) -> None:
+    failed, ok = Outcome.FAILED, Outcome.OK
+    with opened(tmp_path) as journal:
+        # Accepted at the second attempt; the resuming fails, and the node has two attempts to be accepted again.
+        assert run(journal, ok, ok, ok, ok, ok, failed, ok, failed, failed) is State.ACCEPT
+        assert journal.where().failures == 1
+        assert run(journal) is State.DONE
+
+
 def test_a_repair_whose_consent_ran_out_while_nobody_was_there(tmp_path: Path, clock: Clock) -> None:
     policy = Policy(Kind.REIMAGE, ("S1",), Consent(frozenset({"S1"}), 2000.0))
     with opened(tmp_path, policy, clock) as journal:
