@@ -1,9 +1,9 @@
-"""Fill the options tables of the roles' READMEs from their argument specs, and write the reference of cluster.yml.
+"""Fill the tables that the code knows: the roles' options, the reference of cluster.yml, the states of a repair.
 
     python -m coldiron.docs_gen           # writes everything that is not current
     python -m coldiron.docs_gen --check   # names them, and changes nothing
 
-The table stands between ``<!-- options -->`` and ``<!-- /options -->`` in roles/ROLE/README.md.
+A role's table stands between ``<!-- options -->`` and ``<!-- /options -->`` in roles/ROLE/README.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from coldiron.docs_gen import cluster_file
+from coldiron.docs_gen import cluster_file, repair_tables
 from coldiron.docs_gen.markup import inline
 from coldiron.errors import ColdironError
 
@@ -108,9 +108,9 @@ def table_findings(role: Path) -> list[str]:
 
 
 def run(root: Path, check: bool) -> list[Path]:
-    """Bring every table and the reference up to date (or, with ``check``, only look); return those that were not."""
+    """Bring every table and the references up to date (or, with ``check``, only look); return those that were not."""
     stale = []
-    for path, text in cluster_file.stale(root).items():
+    for path, text in (cluster_file.stale(root) | repair_tables.stale(root)).items():
         stale.append(root / path)
         if not check:
             (root / path).write_text(text, encoding="utf-8")
