@@ -240,6 +240,12 @@ def _check_consent(
 def _check_writable(disk: Found, rule: Disk, consent: Collection[str], found: Sequence[Found]) -> None:
     if _loose(disk) and rule.serial is None:
         raise DiskRefusal(f"{disk.label} for {rule.use} is removable; name it by serial to write it", found)
+    if twins := [other for other in found if _one_disk(disk, other)]:
+        raise DiskRefusal(
+            f"{disk.label} for {rule.use} is there as {_names_of([disk, *twins])}: one disk by two paths, or two of "
+            "one name",
+            found,
+        )
     if disk.read_only:
         raise DiskRefusal(f"{disk.label} for {rule.use} is read-only", found)
     if disk.in_use:
@@ -249,6 +255,15 @@ def _check_writable(disk: Found, rule: Disk, consent: Collection[str], found: Se
             f"allow it by name: {shown(disk.serial)}" if disk.serial else "it has no serial: wipe it by hand"
         )
         raise DiskRefusal(f"{disk.label} for {rule.use} bears {', '.join(disk.content)}; {how}", found)
+
+
+def _one_disk(disk: Found, other: Found) -> bool:
+    """Whether two devices may be one disk. Namespaces of one NVMe have its serial, and each a WWN of its own."""
+    if disk.name == other.name:
+        return False
+    if disk.wwn and other.wwn:
+        return disk.wwn == other.wwn
+    return bool(disk.serial) and disk.serial == other.serial
 
 
 def _verdict(disk: Found, claim: tuple[Found, Disk] | None, rules: Sequence[Disk]) -> Verdict:
@@ -262,6 +277,10 @@ def _verdict(disk: Found, claim: tuple[Found, Disk] | None, rules: Sequence[Disk
         return Verdict(disk, rule.use, False, f"a data disk by its {by}")
     lost = f"loses {', '.join(disk.content)}, as allowed" if disk.content else "blank"
     return Verdict(disk, rule.use, True, f"meant by its {by}, {lost}")
+
+
+def _names_of(disks: Sequence[Found]) -> str:
+    return " and ".join(shown(disk.name) for disk in disks)
 
 
 def _listed(disks: Sequence[Found]) -> str:

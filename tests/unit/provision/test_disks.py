@@ -110,6 +110,9 @@ def test_a_disk_that_no_rule_means_is_said() -> None:
         ([A, replace(B, serial="S-A")], [rule(wwn=["eui.a"])], ["S-A"], "consent must mean one"),
         ([STICK], [rule(size_gb=960)], [], "serial S-USB is removable and has to be named by serial"),
         ([replace(STICK, wwn="w")], [rule(wwn=["w"])], [], "is removable; name it by serial"),
+        # Two paths to one disk are no mirror.
+        ([A, replace(A, name="nvme5n1")], [rule(size_gb=960, count=2)], [], "as nvme0n1 and nvme5n1"),
+        ([A, replace(A, name="sdb", wwn="")], [rule(size_gb=960, count=2)], [], "one disk by two paths"),
         ([replace(A, in_use=("raid1 md0",))], [rule(serial=["S-A"])], ["S-A"], "in use: raid1 md0"),
         ([replace(A, read_only=True)], [rule(serial=["S-A"])], [], "read-only"),
         ([replace(A, content=("ext4",))], [rule(serial=["S-A"])], [], "bears ext4; allow it by name: S-A"),
@@ -132,6 +135,11 @@ def test_refused(found: list[Found], rules: list[Disk], consent: list[str], word
 
 def test_a_removable_disk_named_by_serial() -> None:
     assert choose([STICK, A], [rule(serial=["S-USB"])]).written == (STICK,)
+
+
+def test_namespaces_of_one_nvme_are_two_disks() -> None:
+    other = replace(A, name="nvme0n2", wwn="eui.a2")
+    assert choose([A, other], [rule(wwn=["eui.a2"])]).written == (other,)
 
 
 def test_missing_data_disks_are_said_and_stop_nothing() -> None:
