@@ -141,8 +141,13 @@ def _claims(found: Sequence[Found], rules: Sequence[Disk]) -> tuple[list[tuple[F
 
 def _names(rule: Disk) -> list[tuple[str | None, str | None]]:
     """The serial and WWN of each disk that the rule calls by name; empty for a rule of size and model."""
-    serials, wwns = rule.serial or (), rule.wwn or ()
+    serials, wwns = _words(rule.serial or ()), _words(rule.wwn or ())
     for listed in (serials, wwns):
+        if not all(listed):
+            # It would mean every disk that says none.
+            raise ColdironError(
+                f"a rule for {rule.use} has an empty serial or WWN; write it, or remove the line"
+            )
         if listed and len(listed) != rule.count:
             raise ColdironError(
                 f"a rule for {rule.use} names {len(listed)} disks, and its `count` is {rule.count}; make them agree"
@@ -154,6 +159,11 @@ def _names(rule: Disk) -> list[tuple[str | None, str | None]]:
             )
         return []
     return [(_at(serials, number), _at(wwns, number)) for number in range(rule.count)]
+
+
+def _words(listed: tuple[str, ...]) -> tuple[str, ...]:
+    """The names with their spaces as ``parse_lsblk`` leaves them."""
+    return tuple(" ".join(name.split()) for name in listed)
 
 
 def _at(listed: tuple[str, ...], number: int) -> str | None:
@@ -170,7 +180,6 @@ def _named(
         for disk in found
         if (serial is None or disk.serial == serial) and (wwn is None or disk.wwn == wwn.lower())
     ]
-    fitting = [disk for disk in fitting if disk.serial or disk.wwn]
     if len(fitting) == 1 and _alike(fitting[0], rule):
         return fitting[0]
     if not fitting:

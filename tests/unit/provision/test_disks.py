@@ -37,6 +37,7 @@ def refused(found: list[Found], rules: list[Disk], *consent: str) -> str:
     "values",
     [
         {"serial": ["S-A"]},
+        {"serial": [" S-A\n"]},
         {"wwn": ["EUI.A"]},
         {"serial": ["S-A"], "wwn": ["eui.a"]},
         {"serial": ["S-A"], "size_gb": 1000, "model": "samsung  mz1l2960"},
@@ -151,7 +152,7 @@ def test_missing_data_disks_are_said_and_stop_nothing() -> None:
     assert choice.written == (A,)
 
 
-@pytest.mark.parametrize("values", [{"serial": ["a", "b"]}, {"model": "X"}])
+@pytest.mark.parametrize("values", [{"serial": ["a", "b"]}, {"model": "X"}, {"serial": [" "]}, {"wwn": [""]}])
 def test_a_rule_that_means_nothing_certain(values: dict[str, Any]) -> None:
     with pytest.raises(ColdironError, match="a rule for system"):
         choose([A], [rule(**values)])

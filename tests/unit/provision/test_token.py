@@ -200,6 +200,16 @@ def test_a_full_disk_refuses_and_spends_nothing(store: TokenStore, monkeypatch: 
     assert store.redeem(token, "gpu01", NOW).node == "gpu01"
 
 
+def test_no_place_for_a_new_file(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**where: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(ColdironError, match="cannot be written: Read-only"):
+        issued(store)
+    assert not store.file.exists()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
