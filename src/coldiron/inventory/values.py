@@ -228,7 +228,7 @@ Numbers = Annotated[
 ]
 Macs = Annotated[tuple[str, ...], BeforeValidator(_macs), _either("string")]
 # One, or one a node: a tuple either way.
-Texts = Annotated[tuple[Text, ...], _ONE_OR_MANY, _either("string")]
+Texts = Annotated[tuple[Annotated[Text, Field(min_length=1)], ...], _ONE_OR_MANY, _either("string")]
 Counts = Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], _ONE_OR_MANY, _either("integer")]
 
 
