@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from coldiron.plan.design import Design
 from coldiron.plan.show import shown_findings, shown_plan, shown_refusal
 from tests.plan.cases import base
 
+ROOT = Path(__file__).parents[2]
 # Without a scheduler nothing wants secrets; the name server is what a role would ask for.
 SOUND = """\
 plugin: coldiron.cluster.cluster
@@ -245,3 +250,23 @@ def test_colour_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_is_no_colour_in_a_pipe(app: typer.Typer, inventory: Path) -> None:
     assert "\x1b" not in planned(app, inventory)[1]
+
+
+def test_where_no_ansible_cfg_is_a_catalog_is_no_inventory(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "inventories" / "starter", tmp_path / "starter")
+    (tmp_path / "ansible.cfg").touch()
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "COLDIRON_"))}
+    done = subprocess.run(
+        [Path(sys.executable).parent / "coldiron", "plan", "-q", "-i", "starter"],
+        cwd=tmp_path, env=plain, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("sound: ")
+
+
+def test_no_verb_waits_for_ansible_before_it_is_wanted() -> None:
+    code = (
+        "import sys, coldiron.cli; print([name for name in sys.modules if name.split('.')[0] == 'ansible'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

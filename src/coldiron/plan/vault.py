@@ -13,8 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.plan.findings import Finding, Severity
 from coldiron.plan.resolved import is_vault
 from coldiron.secrets.password import find_password
-from coldiron.secrets.store import VAULT_FILE, Store
-from coldiron.secrets.table import SECRETS, check
+from coldiron.secrets.table import SECRETS, VAULT_FILE, check
 
 # What Ansible reads variables from.
 _READ = ("", ".yml", ".yaml", ".json")
@@ -46,6 +45,9 @@ def look(cluster: Cluster, password_file: Path | None = None) -> Vault:
     if not files and not own.exists():
         return vault
     where = shown_path(own if own.exists() else files[0])
+    # Ansible takes its settings when it is imported: whoever plans may have to make them first.
+    from coldiron.secrets.store import Store
+
     try:
         password = find_password(directory, password_file, os.environ, may_generate=False, new=False)
         for path in [own] * own.exists() + [path for path in files if path != own]:

@@ -15,9 +15,10 @@ from ansible.parsing.vault import VaultEditor, VaultLib, VaultSecret
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown_path
-from coldiron.secrets.table import SECRETS, check
+from coldiron.secrets.table import SECRETS, VAULT_FILE, check
 
-VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
+__all__ = ["VAULT_FILE", "Store"]
+
 _MODE = 0o600
 _VAULT_ID = "default"
 _HEADER = """\

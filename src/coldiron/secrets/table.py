@@ -9,6 +9,10 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+# Where they lie, below an inventory's directory.
+VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
 
 _PASSWORD_LETTERS = string.ascii_letters + string.digits
 _PASSWORD_LENGTH = 40

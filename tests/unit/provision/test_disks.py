@@ -152,7 +152,9 @@ def test_missing_data_disks_are_said_and_stop_nothing() -> None:
     assert choice.written == (A,)
 
 
-@pytest.mark.parametrize("values", [{"serial": ["a", "b"]}, {"model": "X"}, {"serial": [" "]}, {"wwn": [" "]}])
+@pytest.mark.parametrize(
+    "values", [{"serial": ["a", "b"]}, {"model": "X"}, {"serial": [" "]}, {"wwn": [" "]}]
+)
 def test_a_rule_that_means_nothing_certain(values: dict[str, Any]) -> None:
     with pytest.raises(ColdironError, match="a rule for system"):
         choose([A], [rule(**values)])
