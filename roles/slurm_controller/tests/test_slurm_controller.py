@@ -152,9 +152,16 @@ def test_tokens_are_taken_or_not(host, opts):
 def test_a_job_runs_and_is_accounted_for(host, eventually):
     """A real job of root's, and what sacct says of it."""
     name = "coldiron-verify"
-    answer = host.run(
-        "srun --immediate=30 --time=1 --ntasks=1 --mem=16M --job-name=%s sh -c 'echo $SLURM_JOB_ID'", name
-    )
+
+    def run():
+        answer = host.run(
+            "srun --immediate=30 --time=1 --ntasks=1 --mem=16M --job-name=%s sh -c 'echo $SLURM_JOB_ID'", name
+        )
+        # Nodes that were out of reach for a moment come back with the next ping, a third of SlurmdTimeout later.
+        assert "Required node not available" not in answer.stderr, answer.stderr
+        return answer
+
+    answer = eventually(run, seconds=130, every=2)
     assert answer.rc == 0, answer.stderr
     job = answer.stdout.split()[-1]
     told = "sacct --noheader --parsable2 --allocations --jobs %s --format JobName,State"
