@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,6 +77,8 @@ def test_the_file_is_for_people_too() -> None:
             images.ManifestAltered,
         ),
     ],
+    # Keys are made anew by each process: they are no names of tests.
+    ids=itertools.count(),
 )
 def test_each_refusal_is_its_own(
     manifest: bytes, signature: bytes, oldest: float | None, refusal: type[ImageRefused]
