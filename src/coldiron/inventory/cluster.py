@@ -33,6 +33,9 @@ from coldiron.inventory.model import (
 )
 from coldiron.inventory.source import Document, KeyPath
 
+# The rack of what the plan places.
+AUTO = "auto"
+
 
 @dataclass(frozen=True, eq=False)
 class Node:
@@ -89,7 +92,7 @@ class Node:
             ("coldiron_bmc_credentials", self.bmc_credentials),
             ("coldiron_serial", self.serial),
             ("coldiron_model", self.model),
-            ("coldiron_rack_name", None if self.rack == "auto" else self.rack),
+            ("coldiron_rack_name", None if self.rack == AUTO else self.rack),
         ):
             if value:
                 hostvars[name] = value

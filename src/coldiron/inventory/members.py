@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from typing import Generic, TypeVar
 
 from coldiron.catalog.load import Catalog
-from coldiron.inventory.cluster import Node
+from coldiron.inventory.cluster import AUTO, Node
 from coldiron.inventory.findings import nearest, shown
 from coldiron.inventory.functions import FUNCTIONS, all_groups
 from coldiron.inventory.hardware import Build, merge
@@ -29,8 +29,6 @@ from coldiron.inventory.source import KeyPath
 # What a node is when neither its group nor `defaults` says so.
 DEFAULT_PLATFORM = "metal"
 DEFAULT_DISTRIBUTION = "debian-13"
-# The rack of nodes that the plan places.
-AUTO = "auto"
 
 _RESERVED = {"all", "ungrouped", "localhost", "none"}
 _T = TypeVar("_T")

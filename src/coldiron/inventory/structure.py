@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from coldiron.catalog.load import Catalog
-from coldiron.inventory.cluster import Node, Rack, SwitchUnit
+from coldiron.inventory.cluster import AUTO, Node, Rack, SwitchUnit
 from coldiron.inventory.findings import shown
 from coldiron.inventory.judge import Judge
-from coldiron.inventory.members import AUTO, absent, spread
+from coldiron.inventory.members import absent, spread
 from coldiron.inventory.model import Fabric, Feed, Network, NodeGroup, RackGroup, Room, Site, SwitchGroup
 from coldiron.inventory.ranges import MAX_NODES, RangeError, expand
 from coldiron.inventory.source import KeyPath

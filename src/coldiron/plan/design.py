@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from coldiron.inventory.cluster import Cluster, Node, Rack, SwitchUnit
+from coldiron.inventory.cluster import AUTO, Cluster, Node, Rack, SwitchUnit
 from coldiron.inventory.hardware import Build
-from coldiron.inventory.members import AUTO
 from coldiron.inventory.model import NodeGroup
 from coldiron.inventory.ranges import fold
 from coldiron.inventory.source import KeyPath
@@ -129,6 +128,13 @@ class Design:
 
         return power(self)
 
+    def rack_of(self, thing: Node | SwitchUnit) -> str | None:
+        """The rack that a node or a switch stands in, by the plan where the file leaves it open."""
+        position = self.positions.get(thing.name)
+        if position is not None:
+            return position.rack
+        return thing.rack if thing.rack != AUTO else None
+
     def where(self, path: KeyPath) -> str:
         """The place of ``path`` as an editor takes it: ``FILE:LINE``."""
         if path not in self._places:
@@ -166,11 +172,6 @@ class Design:
 
 def _figure(value: object) -> Figure:
     return value if isinstance(value, (str, int, float)) or value is None else str(value)
-
-
-def placed(node: Node) -> bool:
-    """Whether the file names the node's rack, so that the plan need not choose it."""
-    return node.rack is not None and node.rack != AUTO
 
 
 def run(design: Design, checks: Iterable[Check]) -> list[Finding]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 
 from coldiron.inventory.cluster import Node, SwitchUnit
-from coldiron.inventory.members import AUTO
 from coldiron.inventory.ranges import expand
 from coldiron.inventory.source import KeyPath
 from coldiron.inventory.wiring import Fabric, Network
@@ -90,14 +89,6 @@ def bounds(network: Network) -> tuple[int, int]:
     """The first and the last address of a network's subnet, as numbers."""
     subnet = IPv4Network(network.subnet)
     return int(subnet.network_address), int(subnet.broadcast_address)
-
-
-def rack_of(design: Design, thing: Node | SwitchUnit) -> str | None:
-    """The rack that a node or a switch stands in, by the plan where the file leaves it open."""
-    position = design.positions.get(thing.name)
-    if position is not None:
-        return position.rack
-    return thing.rack if thing.rack != AUTO else None
 
 
 def _fabric(design: Design, name: str, fabric: Fabric) -> Plane:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from coldiron.plan.caps import FeedLimit, Solution, feed_load, over, solve
 from coldiron.plan.circuits import FeedKey, Layout, RackKind
-from coldiron.plan.design import Design, placed
+from coldiron.plan.design import Design
 from coldiron.plan.draw import Machine, Machines
 from coldiron.plan.energy import Heat, heat
 from coldiron.plan.plugging import Plugging
@@ -117,10 +117,5 @@ class Grid:
         return list(found.values())
 
     def _rack(self, name: str) -> str:
-        position = self.design.positions.get(name)
-        if position is not None:
-            return position.rack
-        node = self.design.nodes.get(name)
-        if node is not None:
-            return node.rack or "" if placed(node) else ""
-        return self.design.switches[name].rack or ""
+        thing = self.design.nodes.get(name) or self.design.switches[name]
+        return self.design.rack_of(thing) or ""

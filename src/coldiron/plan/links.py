@@ -19,7 +19,7 @@ from coldiron.inventory.cluster import Node, SwitchUnit
 from coldiron.inventory.source import KeyPath
 from coldiron.plan.cabling import Claim, Faceplate, Fault, Plugged, faceplate, lower_first, read_plugs, shared
 from coldiron.plan.design import Design
-from coldiron.plan.fabric import Plane, planes, rack_of
+from coldiron.plan.fabric import Plane, planes
 from coldiron.plan.place import run_length
 from coldiron.plan.results import End, Link
 
@@ -167,14 +167,14 @@ class _Draft:
         found: dict[str, list[tuple[str, int]]] = {unit.name: [] for unit in units}
         in_rack: dict[str, list[int]] = {}
         for index, unit in enumerate(units):
-            rack = rack_of(self.design, unit)
+            rack = self.design.rack_of(unit)
             if rack is not None:
                 in_rack.setdefault(rack, []).append(index)
         elsewhere: list[tuple[Node, int]] = []
         for rail in range(1, plane.rails + 1):
             turn = dict.fromkeys(in_rack, rail - 1)
             for node in self._left(plane, rail):
-                rack = rack_of(self.design, node) if in_rack else None
+                rack = self.design.rack_of(node) if in_rack else None
                 here = in_rack.get(rack) if rack is not None else None
                 if not here or rack is None:
                     elsewhere.append((node, rail))

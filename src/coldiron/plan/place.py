@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coldiron.inventory.members import AUTO
+from coldiron.inventory.cluster import AUTO
 from coldiron.plan.design import Design
 from coldiron.plan.place_bay import Bay, FeedUse, bay
 from coldiron.plan.place_shape import Shape, Thing, things

@@ -11,6 +11,7 @@ from coldiron.inventory.ranges import fold
 from coldiron.plan.codes import FAMILIES, Page
 from coldiron.plan.data import Plan, site_data, verdict
 from coldiron.plan.design import Design
+from coldiron.plan.energy import btu_per_h
 from coldiron.plan.findings import ORDER, Finding, Severity
 from coldiron.plan.load import power_data, power_lines
 from coldiron.text import counted
@@ -76,7 +77,7 @@ def shown_site(design: Design) -> list[str]:
         over = f"{site['breakers_over']} over their limit" if site["breakers_over"] else "none over its limit"
         rows.append(("breakers", f"{site['breakers']}, {over}"))
     if site["heat_kw"] is not None:
-        rows.append(("heat", f"{site['heat_kw']:,.1f} kW ({site['heat_kw'] * BTU_PER_KWH:,.0f} BTU/h)"))
+        rows.append(("heat", f"{site['heat_kw']:,.1f} kW ({btu_per_h(site['heat_kw']):,.0f} BTU/h)"))
     if site["energy_kwh"] is not None:
         price = f", {site['cost']:,.0f} {site['currency'] or ''}".rstrip() if site["cost"] is not None else ""
         rows.append(("a year", f"{site['energy_kwh'] / 1000:,.1f} MWh{price}"))
@@ -84,10 +85,6 @@ def shown_site(design: Design) -> list[str]:
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
     power = power_lines(power_data(design))
     return [*lines, "", *power] if power else lines
-
-
-# 1 kWh = 3412.14 BTU (International Table).
-BTU_PER_KWH = 3412.14
 
 
 def _listed(numbers: dict[str, int]) -> str:
