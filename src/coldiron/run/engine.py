@@ -21,12 +21,14 @@ from types import FrameType
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.run.processes import kill_tree
+from coldiron.run.processes import kill_marked, kill_tree
 
 # Seconds between two looks at whether the user has asked to stop.
 _LOOK_SECONDS = 1
 # Seconds that ansible-playbook has to end by itself once it was asked to; then it is killed.
 GRACE_SECONDS = 20
+# Names the run in the environment of all that it starts.
+_MARK = "COLDIRON_RUN_PROCESSES"
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 RawEvent = Mapping[str, Any]
@@ -170,6 +172,7 @@ def run(
     setpriv = shutil.which("setpriv")
     words = [*([setpriv, "--pdeathsig", "INT", "--"] if setpriv else []), program]
     failed: list[BaseException] = []
+    mark = str(private.resolve())
 
     def take(event: dict[str, Any]) -> bool:
         try:
@@ -207,12 +210,16 @@ def run(
         extravars=dict(job.extravars),
         # This Python's own commands first: the right ansible-playbook's own helpers, in an activated venv or not.
         envvars={"PATH": os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", os.defpath)])}
+        | {_MARK: mark}
         | dict(environment),
         settings={"pexpect_timeout": _LOOK_SECONDS, "suppress_output_file": True},
         quiet=True,
         event_handler=take,
         cancel_callback=asked,
     )
+    if stop.count:
+        # A worker that ansible-playbook forked in the very moment of its signal never hears of it.
+        kill_marked(f"{_MARK}={mark}")
     if failed:
         raise failed[0]
     return -1 if result.rc is None else int(result.rc)

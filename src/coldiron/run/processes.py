@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 _PROC = Path("/proc")
+# A process that is killed is gone within moments; this many looks bound what keeps starting others.
+_SWEEPS = 50
+_SWEEP_SECONDS = 0.1
 
 
 def descendants(pid: int, proc: Path = _PROC) -> list[int]:
@@ -27,6 +31,27 @@ def descendants(pid: int, proc: Path = _PROC) -> list[int]:
         found += started
         left += started
     return found
+
+
+def marked(mark: str, proc: Path = _PROC) -> list[int]:
+    """The processes that have ``mark``, such as ``NAME=value``, in their environment as far as this user may read."""
+    found = []
+    for path in proc.glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def kill_marked(mark: str) -> None:
+    """Kill whatever has ``mark`` in its environment, and what that starts meanwhile."""
+    for _ in range(_SWEEPS):
+        if not (found := [pid for pid in marked(mark) if pid != os.getpid()]):
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_SWEEP_SECONDS)
 
 
 def kill_tree(pid: int) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from coldiron.run.processes import descendants, kill_tree
+from coldiron.run.processes import descendants, kill_marked, kill_tree, marked
 
 FAMILY = """\
 import subprocess, time
@@ -42,3 +42,23 @@ def test_names_cannot_mislead(tmp_path: Path) -> None:
         (tmp_path / str(pid) / "stat").write_text(text)
     assert sorted(descendants(5, tmp_path)) == [7, 8]
     assert descendants(os.getpid(), tmp_path) == []
+
+
+def test_an_orphan_is_found_by_its_mark() -> None:
+    mark = f"COLDIRON_TEST_ORPHAN={os.getpid()}-orphan"
+    name, _, value = mark.partition("=")
+    # The shell ends at once: nothing leads from here to what it leaves behind.
+    left = subprocess.run(
+        ["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"],
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, name: value + "-other"}) as other:
+        assert marked(mark) == [int(left.stdout)]
+        kill_marked(mark)
+        assert marked(mark) == []
+        assert other.poll() is None
+        other.kill()
+    kill_marked(mark)
