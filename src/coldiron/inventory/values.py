@@ -12,14 +12,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from coldiron.inventory.findings import shown
+from coldiron.inventory.names import LABEL, Wrong, check_host_name
 from coldiron.inventory.ranges import expand
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-
-
-class Wrong(ValueError):
-    """A value that cannot be meant; the text says what to write instead."""
 
 
 def _text(value: object) -> object:
@@ -42,7 +38,7 @@ def _domain(value: str) -> str:
     if value != value.lower():
         raise Wrong(f"`{shown(value)}` has capitals, which DNS ignores; write {shown(value.lower())}")
     labels = value.split(".")
-    if len(value) > 200 or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(value) > 200 or not all(LABEL.fullmatch(label) for label in labels):
         raise Wrong(
             f"`{shown(value)}` is no domain name; write lower-case letters, digits and hyphens between dots, "
             "e.g. cluster.example.org"
@@ -74,22 +70,6 @@ def _subnet(value: str) -> str:
     if not 8 <= network.prefixlen <= 30:
         raise Wrong(f"`{value}` must have a prefix length from 8 to 30; write e.g. 10.77.0.0/24")
     return str(network)
-
-
-def check_host_name(name: str) -> None:
-    """Refuse what DNS, ssh or Slurm would not take as a node's name, with a Wrong that says why."""
-    if name != name.lower():
-        raise Wrong(f"`{shown(name)}` has capitals, which DNS ignores; write {shown(name.lower())}")
-    if "_" in name:
-        better = shown(name.replace("_", "-"))
-        raise Wrong(f"`{shown(name)}` has an underscore, which no host name may; write {better}")
-    if "." in name:
-        raise Wrong(f"`{shown(name)}` has a dot; write the short name, the cluster's domain is added to it")
-    if not _LABEL.fullmatch(name) or name.isdigit():
-        raise Wrong(
-            f"`{shown(name)}` is no host name; write up to 63 lower-case letters, digits and inner "
-            "hyphens, with a letter among them"
-        )
 
 
 def _names(value: str) -> str:
