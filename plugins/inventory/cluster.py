@@ -81,8 +81,8 @@ options:
     default: {}
   defaults:
     description:
-      - C(platform), C(distribution), C(hardware), C(power), C(software) and C(disks) of every node group that does
-        not say otherwise.
+      - C(platform), C(distribution), C(hardware), C(power), C(software), C(disks) and C(boot) of every node group
+        that does not say otherwise.
     type: dict
     default: {}
   nodes:
@@ -90,8 +90,9 @@ options:
       - The nodes. Each item has C(name) (a node or a range), C(kind) (C(head), C(login), C(storage), C(cpu)
         or C(gpu)) and C(address) (the first node's, or a range of the same length).
       - It may have C(model) (from the catalog), C(addresses) on other networks, C(mac), C(serial), C(bmc), C(rack)
-        and C(u), C(platform), C(distribution), C(hardware), C(power), C(software), C(disks), C(workload),
-        C(functions), which replaces the functions that the kind gives, and C(overrides) for single nodes.
+        and C(u), C(platform), C(distribution), C(hardware), C(power), C(software), C(disks), C(boot),
+        C(workload), C(functions), which replaces the functions that the kind gives, and C(overrides) for single
+        nodes.
       - docs/reference/cluster.md explains each key.
     type: list
     elements: dict

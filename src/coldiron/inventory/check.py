@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
@@ -21,7 +21,7 @@ from coldiron.errors import ColdironError
 from coldiron.inventory.cluster import Cluster, Node
 from coldiron.inventory.explain import explain
 from coldiron.inventory.findings import InventoryError, shown
-from coldiron.inventory.functions import FUNCTIONS, Wanted, assign
+from coldiron.inventory.functions import FUNCTIONS, Wanted, assign, ordered, provisioner
 from coldiron.inventory.judge import Judge
 from coldiron.inventory.members import Members
 from coldiron.inventory.model import (
@@ -238,7 +238,17 @@ def _nodes(
     nodes: list[Node] = []
     for index, group, names in expanded:
         nodes.extend(members.nodes(index, group, names, [next(functions) for _ in names.names]))
+    if any(node.bare_metal for node in nodes):
+        _provisioner(nodes, {("nodes", index) for index, group, _ in expanded if group.functions is not None})
     return nodes
+
+
+def _provisioner(nodes: list[Node], own: Collection[KeyPath]) -> None:
+    """Give one head the function ``netboot_server``; ``own`` are the groups that name their functions."""
+    said = [node.path in own for node in nodes]
+    at = provisioner([node.kind for node in nodes], said, [node.functions for node in nodes])
+    if at is not None:
+        nodes[at] = replace(nodes[at], functions=ordered((*nodes[at].functions, "netboot_server")))
 
 
 def _networks(judge: Judge, networks: Mapping[str, Network]) -> None:

@@ -13,9 +13,10 @@ from coldiron.catalog.load import Catalog
 from coldiron.catalog.model import Switch
 from coldiron.errors import ColdironError
 from coldiron.inventory.findings import did_you_mean, shown, shown_path
-from coldiron.inventory.functions import all_groups, kind_group
+from coldiron.inventory.functions import BARE_METAL, all_groups, kind_group
 from coldiron.inventory.hardware import Build, gres_type
 from coldiron.inventory.model import (
+    Boot,
     Disk,
     Fabric,
     Features,
@@ -70,11 +71,23 @@ class Node:
     power: Power = field(default_factory=Power)
     software: Software | None = None
     disks: tuple[Disk, ...] = ()
+    bmc_protocol: str = "redfish"
+    boot: Boot = field(default_factory=Boot)
 
     @property
     def memory_mib(self) -> int:
         """Memory in MiB; 0 where the hardware is not stated."""
         return int(self.hardware.memory_gib * 1024) if self.hardware and self.hardware.memory_gib else 0
+
+    @property
+    def bare_metal(self) -> bool:
+        """Whether it is a machine that can be switched on and installed from afar: no container, and with a BMC."""
+        return self.platform != "container" and self.bmc_address is not None
+
+    @property
+    def image_class(self) -> str:
+        """The class of images that it is installed from."""
+        return f"{self.kind}-{self.distribution}"
 
     def hostvars(self) -> dict[str, Any]:
         """The node's own Ansible variables, as plain JSON types."""
@@ -96,6 +109,11 @@ class Node:
         ):
             if value:
                 hostvars[name] = value
+        if self.bare_metal:
+            hostvars["coldiron_bmc_protocol"] = self.bmc_protocol
+            hostvars["coldiron_boot_firmware"] = self.boot.firmware
+            hostvars["coldiron_boot_path"] = self.boot.path
+            hostvars["coldiron_image_class"] = self.image_class
         if self.addresses:
             hostvars["coldiron_addresses"] = {name: str(address) for name, address in self.addresses.items()}
         if self.hardware and self.hardware.cores_per_socket and self.hardware.memory_gib:
@@ -210,6 +228,8 @@ class Cluster:
         for node in self.nodes:
             groups["cluster"].append(node.name)
             groups[kind_group(node.kind)].append(node.name)
+            if node.bare_metal:
+                groups[BARE_METAL].append(node.name)
             for function in node.functions:
                 groups[function].append(node.name)
         return groups

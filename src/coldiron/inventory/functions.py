@@ -6,6 +6,7 @@ BY_KIND when some kind of node has it without being told.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,6 +17,7 @@ FunctionName = Literal[
     "home_server",
     "nfs_server",
     "nfs_client",
+    "netboot_server",
     "mariadb",
     "slurm_controller",
     "slurm_dbd",
@@ -44,6 +46,8 @@ FUNCTIONS: dict[str, Function] = {
         Function("home_server", single=True),
         Function("nfs_server"),
         Function("nfs_client"),
+        # Only where there are machines for it: see provisioner.
+        Function("netboot_server"),
         # The database is there for Slurm's accounting.
         Function("mariadb", single=True, scheduler="slurm"),
         Function("slurm_controller", single=True, scheduler="slurm"),
@@ -64,7 +68,8 @@ BY_KIND: dict[str, tuple[FunctionName, ...]] = {
 }
 
 # Groups that are neither a kind nor a function.
-OTHER_GROUPS = ("cluster", "virtual_rack")
+BARE_METAL = "bare_metal"
+OTHER_GROUPS = ("cluster", "virtual_rack", BARE_METAL)
 
 
 def kind_group(kind: str) -> str:
@@ -121,4 +126,21 @@ def assign(nodes: list[Wanted], scheduler: str, home_backend: str) -> list[tuple
         for own in result:
             if "nfs_server" not in own:
                 own.add("nfs_client")
-    return [tuple(name for name in FUNCTIONS if name in own) for own in result]
+    return [ordered(own) for own in result]
+
+
+def provisioner(kinds: list[str], own: list[bool], functions: list[tuple[str, ...]]) -> int | None:
+    """The position of the node that becomes the ``netboot_server`` of a cluster with machines; None if one is named.
+
+    It is the first head that does not name its functions itself; ``own`` says which nodes do.
+    """
+    if any("netboot_server" in having for having in functions):
+        return None
+    heads = (at for at, kind in enumerate(kinds) if kind == "head" and not own[at])
+    return next(heads, None)
+
+
+def ordered(functions: Iterable[str]) -> tuple[str, ...]:
+    """``functions`` in the table's order."""
+    having = set(functions)
+    return tuple(name for name in FUNCTIONS if name in having)

@@ -14,6 +14,7 @@ from coldiron.inventory.functions import FUNCTIONS, all_groups
 from coldiron.inventory.hardware import Build, merge
 from coldiron.inventory.judge import Judge
 from coldiron.inventory.model import (
+    Boot,
     Defaults,
     Disk,
     Features,
@@ -108,7 +109,9 @@ class Members:
         bmc: Column[IPv4Address | None] = Column(number, (*path, "bmc", "address"), None)
         bmc_mac: Column[str | None] = Column(number, (*path, "bmc", "mac"), None)
         credentials: Column[str | None] = Column(number, (*path, "bmc", "credentials"), None)
+        protocol = Column(number, (*path, "bmc", "protocol"), "redfish")
         if group.bmc is not None:
+            protocol.fill([group.bmc.protocol] * number, (*path, "bmc", "protocol"))
             bmc = self._addresses((*path, "bmc", "address"), group.bmc.address, names, "bmc", number)
             self._listed(bmc_mac, (*path, "bmc", "mac"), group.bmc.mac, names)
             credentials.fill([group.bmc.credentials] * number, (*path, "bmc", "credentials"))
@@ -123,7 +126,7 @@ class Members:
         }
         whole = self._whole(group, number, path)
         for own in owns:
-            self._own(own, address, bmc, bmc_mac, credentials, mac, serial, more, whole)
+            self._own(own, address, bmc, bmc_mac, credentials, protocol, mac, serial, more, whole)
         builds = self._built(group, path, whole["hardware"])
         rack, unit = self._placed(group, path, owns, builds)
         disks = self._disks(path, whole["disks"], names)
@@ -133,6 +136,7 @@ class Members:
         for own in owns:
             self._contradictions(own.path, own.values)
         self._contradictions(path, group)
+        self._boots(whole["boot"])
         line, last = self.judge.document.line(path), self.last_lines.get(index, 0)
         found = []
         for position, name in enumerate(names.names):
@@ -171,6 +175,8 @@ class Members:
                     power=whole["power"].values[position] or _NO_POWER,
                     software=whole["software"].values[position],
                     disks=disks[position],
+                    bmc_protocol=protocol.values[position],
+                    boot=whole["boot"].values[position] or _DEFAULT_BOOT,
                 )
             )
         return found
@@ -214,6 +220,7 @@ class Members:
         bmc: Column[IPv4Address | None],
         bmc_mac: Column[str | None],
         credentials: Column[str | None],
+        protocol: Column[str],
         mac: Column[str | None],
         serial: Column[str | None],
         more: dict[str, Column[IPv4Address | None]],
@@ -238,6 +245,8 @@ class Members:
             self._listed(bmc_mac, (*path, "bmc", "mac"), values.bmc.mac, names, at)
             if values.bmc.credentials:
                 credentials.fill([values.bmc.credentials] * len(at), (*path, "bmc"), at)
+            if values.bmc.protocol:
+                protocol.fill([values.bmc.protocol] * len(at), (*path, "bmc"), at)
         self._listed(mac, (*path, "mac"), values.mac, names, at)
         self._listed(serial, (*path, "serial"), values.serial, names, at)
         for name, column in whole.items():
@@ -248,7 +257,7 @@ class Members:
     def _whole(self, group: NodeGroup, number: int, path: KeyPath) -> dict[str, Column]:  # type: ignore[type-arg]
         """What a group says as a whole, or the defaults say."""
         found: dict[str, Column] = {}  # type: ignore[type-arg]
-        for name in ("platform", "distribution", "hardware", "power", "software", "disks"):
+        for name in ("platform", "distribution", "hardware", "power", "software", "disks", "boot"):
             value = getattr(group, name)
             # A model is the hardware, so that the defaults' is another machine's.
             if value is None and not (name == "hardware" and group.model is not None):
@@ -450,6 +459,13 @@ class Members:
                     "CI223",
                 )
 
+    def _boots(self, column: Column[Boot | None]) -> None:
+        for path, boots in column.by_path().items():
+            if any(boot is not None and boot.firmware == "bios" and boot.path == "http" for boot in boots):
+                self.judge.find(
+                    path, "a BIOS cannot boot over HTTP; write `path: pxe`, or `firmware: uefi`", "CI223"
+                )
+
     def _names(self, path: KeyPath, names: Names) -> None:
         for name in names.names:
             try:
@@ -542,6 +558,7 @@ class Members:
 
 
 _NO_POWER = Power()
+_DEFAULT_BOOT = Boot()
 
 
 def absent(judge: Judge, path: KeyPath, what: str, name: str, known: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from coldiron.inventory.facility import Feed, Pdu, RackGroup, Room, Site
 from coldiron.inventory.functions import FunctionName, Kind
+from coldiron.inventory.names import Wrong, check_host_name
 from coldiron.inventory.values import (
     AddressRange,
     Block,
@@ -28,8 +29,6 @@ from coldiron.inventory.values import (
     ThingNames,
     Version,
     Word,
-    Wrong,
-    check_host_name,
 )
 from coldiron.inventory.wiring import Fabric, Network, SwitchGroup
 
@@ -240,6 +239,11 @@ class Bmc(Block):
         description="The variable with its user and password, in the vault; never the secret itself.",
         examples=["bmc_credentials"],
     )
+    protocol: Literal["redfish", "ipmi"] = Field(
+        default="redfish",
+        description="What it is spoken to with; IPMI where it has only that.",
+        examples=["ipmi"],
+    )
 
 
 class BmcOwn(Block):
@@ -255,6 +259,22 @@ class BmcOwn(Block):
         default=None,
         description="The variable with its user and password, in the vault.",
         examples=["bmc_credentials"],
+    )
+    protocol: Literal["redfish", "ipmi"] | None = Field(
+        default=None, description="What it is spoken to with; the range's if absent.", examples=["ipmi"]
+    )
+
+
+class Boot(Block):
+    """How the machine starts from the network."""
+
+    firmware: Literal["uefi", "bios"] = Field(
+        default="uefi", description="What its firmware is set to.", examples=["bios"]
+    )
+    path: Literal["pxe", "http"] = Field(
+        default="pxe",
+        description="How the firmware fetches its first program: PXE (TFTP), or UEFI HTTP boot.",
+        examples=["http"],
     )
 
 
@@ -326,6 +346,7 @@ class Defaults(Block):
     power: Power | None = Field(default=None, description="What it may draw, and where it is plugged in.")
     software: Software | None = Field(default=None, description="Kernel, driver and CUDA.")
     disks: list[Disk] | None = Field(default=None, description="Disks by the rules that find them.")
+    boot: Boot | None = Field(default=None, description="How it starts from the network.")
 
 
 class NodeOwn(Block):
@@ -346,6 +367,7 @@ class NodeOwn(Block):
     power: Power | None = Field(default=None, description="See nodes.")
     software: Software | None = Field(default=None, description="See nodes.")
     disks: list[Disk] | None = Field(default=None, description="See nodes.")
+    boot: Boot | None = Field(default=None, description="See nodes.")
 
 
 class NodeGroup(Defaults):
@@ -483,6 +505,7 @@ __all__ = [
     "Block",
     "Bmc",
     "BmcOwn",
+    "Boot",
     "ClusterFile",
     "Defaults",
     "Disk",

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlparse
 from coldiron.inventory import Cluster, Node
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
-SINGLE = {"home_server", "mariadb", "slurm_controller", "slurm_dbd"}
+SINGLE = {"home_server", "netboot_server", "mariadb", "slurm_controller", "slurm_dbd"}
 # What nb_inventory asks for besides devices, interfaces and addresses.
 EMPTY = (
     "virtualization/virtual-machines",

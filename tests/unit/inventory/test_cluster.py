@@ -126,6 +126,10 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
         "coldiron_platform": "metal",
         "coldiron_distribution": "debian-13",
         "coldiron_bmc_address": "10.98.0.12",
+        "coldiron_bmc_protocol": "redfish",
+        "coldiron_boot_firmware": "uefi",
+        "coldiron_boot_path": "pxe",
+        "coldiron_image_class": "gpu-debian-13",
         "coldiron_hardware": {
             "sockets": 1,
             "cores_per_socket": 8,
@@ -148,6 +152,48 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
             "coldiron_features": {"scheduler": "slurm", "home_backend": "nfs"},
         }
     )
+
+
+def test_machines_with_a_bmc_are_bare_metal_and_a_head_installs_them(write: Write, sound: str) -> None:
+    text = sound.replace("    hardware", "    bmc: {address: 10.98.0.11}\n    hardware")
+    cluster = load(write(text))
+    groups = cluster.groups()
+    assert groups["bare_metal"] == ["gpu01", "gpu02", "gpu03", "gpu04"]
+    assert groups["netboot_server"] == ["head01"]
+    assert cluster.node("gpu01").image_class == "gpu-debian-13"
+    assert not load(write(sound)).node("gpu01").bare_metal
+
+
+def test_without_machines_nobody_serves_their_boot(write: Write, sound: str) -> None:
+    for text in (
+        sound,
+        sound.replace("    hardware", "    bmc: {address: 10.98.0.11}\n    hardware")
+        + "defaults: {platform: container}\n",
+    ):
+        groups = load(write(text)).groups()
+        assert groups["bare_metal"] == groups["netboot_server"] == []
+
+
+def test_a_node_that_names_the_function_serves_the_boot(write: Write, sound: str) -> None:
+    text = sound.replace("    hardware", "    bmc: {address: 10.98.0.11}\n    hardware")
+    text = text.replace(
+        "    kind: storage", "    kind: storage\n    functions: [home_server, netboot_server]"
+    )
+    assert load(write(text)).groups()["netboot_server"] == ["storage01"]
+
+
+def test_how_a_machine_boots(write: Write, sound: str) -> None:
+    own = (
+        "    bmc: {address: 10.98.0.11, protocol: ipmi}\n    boot: {firmware: bios}\n"
+        "    overrides:\n      gpu02: {bmc: {protocol: redfish}, boot: {path: http}}\n    hardware"
+    )
+    cluster = load(write(sound.replace("    hardware", own)))
+    first, second = cluster.node("gpu01").hostvars(), cluster.node("gpu02").hostvars()
+    assert (first["coldiron_bmc_protocol"], first["coldiron_boot_firmware"]) == ("ipmi", "bios")
+    assert (second["coldiron_bmc_protocol"], second["coldiron_boot_firmware"]) == ("redfish", "uefi")
+    assert (first["coldiron_boot_path"], second["coldiron_boot_path"]) == ("pxe", "http")
+    with pytest.raises(InventoryError, match="a BIOS cannot boot over HTTP"):
+        load(write(sound + "defaults: {boot: {firmware: bios, path: http}}\n"))
 
 
 def test_hardware_without_gpus_says_so(write: Write, sound: str) -> None:

@@ -165,5 +165,5 @@ def test_the_page_names_what_netbox_must_know() -> None:
         "gpu_type",
         "gpu_count",
     }
-    tags = {"home-server", "mariadb", "slurm-controller", "slurm-dbd"}
+    tags = {"home-server", "mariadb", "netboot-server", "slurm-controller", "slurm-dbd"}
     assert [word for word in {*fields, *tags} if f"`{word}`" not in PAGE] == []
