@@ -7,19 +7,72 @@ off a label.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol, get_args
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown
-from coldiron.inventory.model import Disk
 from coldiron.provision.lsblk import Found
 
 Use = Literal["system", "swap", "scratch", "data"]
 # A vendor's 960 GB are 960.2 or 959.1: the model's own words promise it (`size_gb` in cluster.yml).
 SIZE_TOLERANCE = 0.05
 _SYSTEM_AT_MOST = 2
+_COUNT_AT_MOST = 128
+_USES = ", ".join(get_args(Use))
+
+
+class Rule(Protocol):
+    """What is read of a rule: cluster.yml's own model fits, and so does ``PlainRule``."""
+
+    @property
+    def use(self) -> Use: ...
+    @property
+    def serial(self) -> tuple[str, ...] | None: ...
+    @property
+    def wwn(self) -> tuple[str, ...] | None: ...
+    @property
+    def size_gb(self) -> float | None: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def count(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class PlainRule:
+    """A rule as it travels to a node, where cluster.yml's models are not."""
+
+    use: Use
+    serial: tuple[str, ...] | None = None
+    wwn: tuple[str, ...] | None = None
+    size_gb: float | None = None
+    model: str | None = None
+    count: int = 1
+
+
+def plain_rule(fields: Mapping[str, Any]) -> PlainRule:
+    """The rule of one entry of a host's ``coldiron_disks``. Raises ColdironError, one line, where it is none."""
+    told = {key: value for key, value in fields.items() if value is not None}
+    if unknown := sorted(str(key) for key in told if key not in PlainRule.__dataclass_fields__):
+        raise ColdironError(f"a rule for a disk has the key {shown(unknown[0])}, which is unknown")
+    if told.get("use") not in get_args(Use):
+        raise ColdironError(f"a rule for a disk has the use {shown(told.get('use'))}; write one of {_USES}")
+    for key in ("serial", "wwn"):
+        if key in told:
+            names = [told[key]] if isinstance(told[key], str) else told[key]
+            if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+                raise ColdironError(f"`{key}` of a rule for {told['use']} is no list of texts")
+            told[key] = tuple(names)
+    size, count = told.get("size_gb"), told.get("count", 1)
+    if size is not None and (not isinstance(size, int | float) or isinstance(size, bool) or not size > 0):
+        raise ColdironError(f"`size_gb` of a rule for {told['use']} is no size")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _COUNT_AT_MOST:
+        raise ColdironError(f"`count` of a rule for {told['use']} is no number from 1 to {_COUNT_AT_MOST}")
+    if not isinstance(told.get("model", ""), str):
+        raise ColdironError(f"`model` of a rule for {told['use']} is no text")
+    return PlainRule(**told)
 
 
 @dataclass(frozen=True)
@@ -79,7 +132,7 @@ class DiskRefusal(ColdironError):
         self.found = tuple(found)
 
 
-def choose(found: Sequence[Found], rules: Sequence[Disk], consent: Collection[str] = ()) -> Choice:
+def choose(found: Sequence[Found], rules: Sequence[Rule], consent: Collection[str] = ()) -> Choice:
     """The disks of ``found`` that ``rules`` mean; ``consent`` holds the serials whose content may be lost.
 
     Raises DiskRefusal where a rule that is to be written is ambiguous or finds too few, where a disk is in use,
@@ -88,7 +141,7 @@ def choose(found: Sequence[Found], rules: Sequence[Disk], consent: Collection[st
     if all(rule.use != "system" for rule in rules):
         raise DiskRefusal("no rule says which disk is for the system; write one under `disks`", found)
     claims, missing = _claims(found, rules)
-    taken: dict[str, tuple[Found, Disk]] = {}
+    taken: dict[str, tuple[Found, Rule]] = {}
     for disk, rule in claims:
         if disk.name in taken:
             other = taken[disk.name][1]
@@ -119,9 +172,9 @@ def choose(found: Sequence[Found], rules: Sequence[Disk], consent: Collection[st
     )
 
 
-def _claims(found: Sequence[Found], rules: Sequence[Disk]) -> tuple[list[tuple[Found, Disk]], list[str]]:
+def _claims(found: Sequence[Found], rules: Sequence[Rule]) -> tuple[list[tuple[Found, Rule]], list[str]]:
     """Which disk each rule means, names before sizes, and which data disks are missing."""
-    claims: list[tuple[Found, Disk]] = []
+    claims: list[tuple[Found, Rule]] = []
     missing: list[str] = []
     for rule in rules:
         if _names(rule):
@@ -139,7 +192,7 @@ def _claims(found: Sequence[Found], rules: Sequence[Disk]) -> tuple[list[tuple[F
     return claims, missing
 
 
-def _names(rule: Disk) -> list[tuple[str | None, str | None]]:
+def _names(rule: Rule) -> list[tuple[str | None, str | None]]:
     """The serial and WWN of each disk that the rule calls by name; empty for a rule of size and model."""
     serials, wwns = _words(rule.serial or ()), _words(rule.wwn or ())
     for listed in (serials, wwns):
@@ -171,7 +224,7 @@ def _at(listed: tuple[str, ...], number: int) -> str | None:
 
 
 def _named(
-    found: Sequence[Found], rule: Disk, serial: str | None, wwn: str | None, missing: list[str]
+    found: Sequence[Found], rule: Rule, serial: str | None, wwn: str | None, missing: list[str]
 ) -> Found | None:
     """The one disk of that serial and WWN. None for a data disk that is not there, or not to be told apart."""
     called = f"serial {shown(serial)}" if serial is not None else f"WWN {shown(wwn)}"
@@ -196,12 +249,12 @@ def _named(
     raise DiskRefusal(why, found)
 
 
-def _fits(disk: Found, rule: Disk) -> bool:
+def _fits(disk: Found, rule: Rule) -> bool:
     """Whether a rule of size and model may mean the disk: never a removable one, which has to be named."""
     return not _loose(disk) and _alike(disk, rule)
 
 
-def _alike(disk: Found, rule: Disk) -> bool:
+def _alike(disk: Found, rule: Rule) -> bool:
     if rule.size_gb is not None and abs(disk.size - rule.size_gb * 1e9) > rule.size_gb * 1e9 * SIZE_TOLERANCE:
         return False
     return rule.model is None or disk.model.casefold() == " ".join(rule.model.split()).casefold()
@@ -211,7 +264,7 @@ def _loose(disk: Found) -> bool:
     return disk.removable or disk.transport == "usb"
 
 
-def _check_count(found: Sequence[Found], rule: Disk, fitting: list[Found], missing: list[str]) -> None:
+def _check_count(found: Sequence[Found], rule: Rule, fitting: list[Found], missing: list[str]) -> None:
     what = f"{rule.size_gb:g} GB" + (f" {shown(rule.model)}" if rule.model else "")
     if len(fitting) > rule.count:
         # Even for data: which of them is somebody's data is then not known.
@@ -230,7 +283,7 @@ def _check_count(found: Sequence[Found], rule: Disk, fitting: list[Found], missi
 
 
 def _check_consent(
-    found: Sequence[Found], taken: dict[str, tuple[Found, Disk]], consent: Collection[str]
+    found: Sequence[Found], taken: dict[str, tuple[Found, Rule]], consent: Collection[str]
 ) -> None:
     for serial in sorted(consent):
         bearers = [disk for disk in found if disk.serial and disk.serial == serial]
@@ -246,7 +299,7 @@ def _check_consent(
             )
 
 
-def _check_writable(disk: Found, rule: Disk, consent: Collection[str], found: Sequence[Found]) -> None:
+def _check_writable(disk: Found, rule: Rule, consent: Collection[str], found: Sequence[Found]) -> None:
     if _loose(disk) and rule.serial is None:
         raise DiskRefusal(f"{disk.label} for {rule.use} is removable; name it by serial to write it", found)
     if twins := [other for other in found if _one_disk(disk, other)]:
@@ -275,7 +328,7 @@ def _one_disk(disk: Found, other: Found) -> bool:
     return bool(disk.serial) and disk.serial == other.serial
 
 
-def _verdict(disk: Found, claim: tuple[Found, Disk] | None, rules: Sequence[Disk]) -> Verdict:
+def _verdict(disk: Found, claim: tuple[Found, Rule] | None, rules: Sequence[Rule]) -> Verdict:
     if claim is None:
         if _loose(disk) and any(not _names(rule) and _alike(disk, rule) for rule in rules):
             return Verdict(disk, None, False, "removable, and no rule names its serial")

@@ -1,7 +1,8 @@
 """An image's manifest: what is in it, signed. Nothing is booted whose manifest or bytes are not what was signed.
 
-The signature (Ed25519, by ``cryptography``) is over the manifest's bytes, and the manifest holds the image's digest:
-so a node that knows the site's key needs no other trust in whoever serves either.
+The signature (Ed25519) is over the manifest's bytes, and the manifest holds the image's digest: so a node that knows
+the site's key needs no other trust in whoever serves either. Only keys need ``cryptography``: a node without it
+verifies by another ``Check``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, Any
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FORMAT = 1
 _LONGEST_MANIFEST = 16 * 1024 * 1024
@@ -31,6 +31,13 @@ _DOMAIN = b"coldiron image manifest\0"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEY_ID_LENGTH = 16
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
+# What stands before the 32 bytes of an Ed25519 public key (RFC 8410, section 4).
+_SPKI = bytes.fromhex("302a300506032b6570032100")
+_PUBLIC_PEM = re.compile(
+    rb"\s*-----BEGIN PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----\s*", re.ASCII
+)
+# Whether ``raw`` is the signature of ``message`` by the public key ``pem``.
+Check = Callable[[bytes, bytes, bytes], bool]
 
 
 class ImageRefused(ColdironError):
@@ -121,6 +128,9 @@ def parse_manifest(data: bytes) -> Manifest:
 
 def make_key() -> bytes:
     """A new signing key as PEM (PKCS 8). It is a secret."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -128,6 +138,8 @@ def make_key() -> bytes:
 
 def public_key(private: bytes) -> bytes:
     """The PEM that verifies what ``private`` signs; it is no secret."""
+    from cryptography.hazmat.primitives import serialization
+
     return (
         _private(private)
         .public_key()
@@ -137,8 +149,7 @@ def public_key(private: bytes) -> bytes:
 
 def key_id(public: bytes) -> str:
     """The short name of a public key, from the key itself."""
-    raw = _public(public).public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return hashlib.sha256(raw).hexdigest()[:_KEY_ID_LENGTH]
+    return hashlib.sha256(_public(public)).hexdigest()[:_KEY_ID_LENGTH]
 
 
 def sign(manifest: bytes, private: bytes) -> bytes:
@@ -147,8 +158,24 @@ def sign(manifest: bytes, private: bytes) -> bytes:
     return (json.dumps({"key": key_id(public_key(private)), "signature": signature}) + "\n").encode()
 
 
+def check_signature(pem: bytes, message: bytes, raw: bytes) -> bool:
+    """The ``Check`` by ``cryptography``."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(_public(pem)).verify(raw, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
 def verify(
-    manifest: bytes, signature: bytes, trusted: Iterable[bytes], oldest: float | None = None
+    manifest: bytes,
+    signature: bytes,
+    trusted: Iterable[bytes],
+    oldest: float | None = None,
+    check: Check = check_signature,
 ) -> Manifest:
     """The manifest, if one of the ``trusted`` public keys has signed these bytes.
 
@@ -156,13 +183,11 @@ def verify(
     KeyUnknown, ManifestAltered, ImageTooOld, in this order; ColdironError for a trusted key that is none.
     """
     key, raw = _parse_signature(signature)
-    known = {key_id(public): _public(public) for public in trusted}
+    known = {key_id(public): public for public in trusted}
     if key not in known:
         raise KeyUnknown(f"the image is signed by key {shown(key)}, which this site does not trust")
-    try:
-        known[key].verify(raw, _DOMAIN + manifest)
-    except InvalidSignature:
-        raise ManifestAltered(f"the image's manifest is not what key {key} has signed") from None
+    if not check(known[key], _DOMAIN + manifest, raw):
+        raise ManifestAltered(f"the image's manifest is not what key {key} has signed")
     found = parse_manifest(manifest)
     if oldest is not None and found.created < oldest:
         made = datetime.fromtimestamp(found.created, UTC).strftime(_TIME)
@@ -202,6 +227,10 @@ def _parse_signature(data: bytes) -> tuple[str, bytes]:
 
 
 def _private(pem: bytes) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -212,14 +241,16 @@ def _private(pem: bytes) -> Ed25519PrivateKey:
     return key
 
 
-def _public(pem: bytes) -> Ed25519PublicKey:
+def _public(pem: bytes) -> bytes:
+    """The 32 bytes of an Ed25519 public key."""
+    match = _PUBLIC_PEM.fullmatch(pem)
     try:
-        key = serialization.load_pem_public_key(pem)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
+        der = base64.b64decode(b"".join(match[1].split()), validate=True) if match else b""
+    except ValueError:
+        der = b""
+    if not der.startswith(_SPKI) or len(der) != len(_SPKI) + 32:
         raise ColdironError("a trusted image key is no Ed25519 public key in PEM")
-    return key
+    return der[len(_SPKI) :]
 
 
 def _fault(manifest: Manifest) -> str:
