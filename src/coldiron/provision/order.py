@@ -1,7 +1,7 @@
 """What a node is told to become, and who it then is: the two texts that the provisioner hands to a machine.
 
 An order says how a machine is deployed and holds no secret; an identity is full of them and leaves the provisioner
-once, for a session that a token opened. Both are read strictly: a key that nobody knows is refused, since what it was
+only for a session that a token opened. Both are read strictly: a key that nobody knows is refused, since what it was
 meant to say would not be done. Only the standard library is used: this travels to machines that have no more.
 """
 

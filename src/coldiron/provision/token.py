@@ -22,12 +22,14 @@ from typing import Any, Final
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
-from coldiron.inventory.values import check_host_name
+from coldiron.inventory.names import check_host_name
 
 PURPOSES: Final = ("deploy", "wipe")
 LONGEST_TTL_SECONDS: Final = 24 * 3600
 # So long after its end a used token is still called used; later it is only unknown.
 _KEPT_SECONDS = 30 * 24 * 3600
+# And no more of them a node: whoever can ask for tokens must not make the file grow.
+_KEPT_SPENT = 32
 _BYTES = 32
 _LONGEST_TEXT = 128
 _VERSION = 1
@@ -120,8 +122,20 @@ class TokenStore:
                 for old in self._read()
                 if now < old.expires + _KEPT_SECONDS
             ]
-            self._write([*kept, entry])
+            spent = [old for old in kept if old.node == node and old.spent][:-_KEPT_SPENT]
+            self._write([*(old for old in kept if old not in spent), entry])
         return Token(text)
+
+    def revoke(self, node: str) -> None:
+        """No token that ``node`` was given is good any longer. Raises ColdironError as ``redeem`` does."""
+        with self._locked():
+            entries = self._read()
+            revoked = [
+                replace(entry, spent="replaced") if entry.node == node and not entry.spent else entry
+                for entry in entries
+            ]
+            if revoked != entries:
+                self._write(revoked)
 
     def redeem(self, token: str, node: str, now: float) -> Grant:
         """What ``token`` allows ``node``, exactly once.
