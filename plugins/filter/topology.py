@@ -32,6 +32,8 @@ GROUPS = {
     "slurm_controllers": "slurm_controller",
     "slurm_workers": "slurm_worker",
     "slurm_logins": "slurm_login",
+    "machines": "bare_metal",
+    "netboot_servers": "netboot_server",
 }
 # Roles by who runs them, in the order of the stages; the first line is everybody's.
 ROLES = (
@@ -98,6 +100,35 @@ def bmc_records(hostvars: Variables, hosts: list[str], known: Variables = NOTHIN
     return [{"name": f"{host}-bmc", "address": address} for host, address in found.items() if address]
 
 
+def machines(
+    hosts: list[str],
+    hostvars: Variables,
+    networks: Mapping[str, Mapping[str, Any]],
+    domain: str,
+    known: Variables = NOTHING,
+) -> list[dict[str, Any]]:
+    """Return what role deploy is told of each of ``hosts``: the option ``deploy_machine`` of each."""
+    network = networks["cluster"]
+    found = []
+    for host in hosts:
+        variables = _of(host, hostvars, known)
+        found.append(
+            {
+                "name": host,
+                "domain": domain,
+                "address": variables["coldiron_address"],
+                "subnet": network["subnet"],
+                "gateway": network.get("gateway") or "",
+                "name_servers": list(network.get("dns") or []),
+                "mac": variables.get("coldiron_mac") or "",
+                "serial": variables.get("coldiron_serial") or "",
+                "firmware": variables.get("coldiron_boot_firmware") or "uefi",
+                "disks": variables.get("coldiron_disks") or [],
+            }
+        )
+    return found
+
+
 def distinct(hostvars: Variables, hosts: list[str], name: str, known: Variables = NOTHING) -> list[Any]:
     """Return the different values that ``hosts`` have of the inventory variable ``name``, sorted."""
     return sorted({value for host in hosts if (value := _of(host, hostvars, known).get(name))})
@@ -138,6 +169,7 @@ class FilterModule:
             "database_users": database_users,
             "distinct": distinct,
             "host_values": host_values,
+            "machines": machines,
             "records": records,
             "roles_of": roles_of,
             "shape": shape,

@@ -16,6 +16,7 @@ from coldiron.inventory.cli import register as register_inventory
 from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
 from coldiron.plan.cli import register as register_plan
+from coldiron.provision.cli import register as register_provision
 from coldiron.rack.cli import app as rack_app
 from coldiron.rack.rehearse_cli import register as register_rehearse
 from coldiron.run.cli import register as register_run
@@ -42,6 +43,7 @@ register_verify(app)
 register_catalog(app)
 register_init(app)
 register_inventory(app)
+register_provision(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ from coldiron.testing.stages import COLLECTION, Play, find_collection, load_yaml
 
 SITE = f"{COLLECTION}.site"
 _STAGE_PREFIX = "stage_"
+_PROVISION = "provision"
 _SPECIAL_TAGS = frozenset({"all", "always", "never", "tagged", "untagged"})
 
 
@@ -64,8 +65,11 @@ class Catalog:
         """A playbook that does ``stages`` in one go, as site.yml does all: the first look once, and hosts that
         fail in a stage keep no other host from the next one."""
         names = ["validate", *(f"{_STAGE_PREFIX}{stage}" for stage in stages)]
+        # The first look does not ask machines that are about to be installed.
+        later = {"validate": "  vars:\n    coldiron_provisions: true\n"} if _PROVISION in stages else {}
         entries = (
-            f"- name: {name}\n  ansible.builtin.import_playbook: {COLLECTION}.{name}\n" for name in names
+            f"- name: {name}\n  ansible.builtin.import_playbook: {COLLECTION}.{name}\n{later.get(name, '')}"
+            for name in names
         )
         return "---\n# Made by coldiron for one run.\n" + "".join(entries)
 
@@ -91,7 +95,7 @@ def stage_of(playbook: Path) -> str:
     name = playbook.stem
     if name == "validate":
         return CHECK_STAGE
-    return name.removeprefix(_STAGE_PREFIX).removeprefix("node_")
+    return name.removeprefix(_STAGE_PREFIX).removeprefix("node_").removeprefix("repair_")
 
 
 def _tags(value: Any) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,10 +139,12 @@ def run_recorded(
     as_json: bool = False,
     announce: bool = False,
     may_be_dead: Collection[str] = (),
+    machines: Sequence[str] = (),
 ) -> RunState:
     """Run playbooks of the collection, recorded and shown; returns how they ended when all went well.
 
     ``announce`` prints the plain command first. That a host of ``may_be_dead`` is out of reach is no failure.
+    Where ``machines`` are installed, they and the steps of a deployment are shown for nodes and stages.
     Raises typer.Exit with the run's exit code otherwise, and ColdironError where it could not begin.
     """
     from coldiron.run import session
@@ -173,7 +175,9 @@ def run_recorded(
     console = Console(soft_wrap=False)
     if announce and not as_json:
         typer.echo(plain)
-    watcher = session.Watcher() if as_json else Shown(console, request.directory, verbose=bool(verbose))
+    watcher = session.Watcher()
+    if not as_json:
+        watcher = Shown(console, request.directory, verbose=bool(verbose), machines=machines)
     state, stored = session.run(request, watcher)
     silent = {host.name for host in state.hosts.values() if host.status is CellStatus.UNREACHABLE}
     forgiven = state.outcome is Outcome.UNREACHABLE and silent <= set(may_be_dead)

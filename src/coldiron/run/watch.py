@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from coldiron.display import View, from_states, make_view
 from coldiron.errors import ColdironError
+from coldiron.provision.watch import Steps
 from coldiron.run.session import Watcher
 from coldiron.run.state import Outcome, RunState
 from coldiron.run.store import Runs, StoredRun
@@ -19,13 +21,19 @@ _PAST_RUNS = 8
 
 
 class Shown(Watcher):
-    """Shows a run on ``console``; with ``verbose`` what ansible-playbook prints, as it prints it."""
+    """Shows a run on ``console``; with ``verbose`` what ansible-playbook prints, as it prints it.
 
-    def __init__(self, console: Console, inventory_dir: Path, *, verbose: bool = False) -> None:
+    Where ``machines`` are installed, the steps of their deployment are shown in place of stages.
+    """
+
+    def __init__(
+        self, console: Console, inventory_dir: Path, *, verbose: bool = False, machines: Sequence[str] = ()
+    ) -> None:
         self.console = console
         self.inventory_dir = inventory_dir
         self.verbose = verbose
         self.view: View | None = None
+        self.steps = Steps(machines) if machines else None
 
     def begin(self, state: RunState, stored: StoredRun) -> None:
         if self.verbose:
@@ -38,7 +46,7 @@ class Shown(Watcher):
 
     def update(self, state: RunState) -> None:
         if self.view:
-            self.view.update(state)
+            self.view.update(self.steps.view(state) if self.steps else state)
 
     def output(self, text: str) -> None:
         if self.verbose:
