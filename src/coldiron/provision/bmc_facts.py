@@ -50,6 +50,17 @@ class Override:
 
 
 @dataclass(frozen=True)
+class Asset:
+    """What the machine is. ``serials`` are all numbers that the makers put on the chassis; empty is not known."""
+
+    maker: str = ""
+    model: str = ""
+    serials: tuple[str, ...] = ()
+    bios_version: str = ""
+    macs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """One machine as its BMC sees it. ``pending`` are BIOS values that wait for a start of the machine.
 
@@ -64,10 +75,17 @@ class Facts:
     boot_order: tuple[BootOption, ...] | None = None
     override: Override | None = None
     started: str = ""
+    asset: Asset = Asset()
+    resets: tuple[str, ...] = ()
 
 
-def read_facts(redfish_facts: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Facts:
-    """The facts of one machine. ``settings`` is the resource Bios/Settings, which redfish_info does not read.
+def read_facts(
+    redfish_facts: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    resource: Mapping[str, Any] | None = None,
+) -> Facts:
+    """The facts of one machine. ``settings`` is the resource Bios/Settings, ``resource`` the system's own: of both
+    redfish_info says nothing, and only the latter has the ways to switch the machine (``resets``).
 
     Raises ColdironError (ENVIRONMENT), one line, for garbage and for a BMC that shows more than one system.
     """
@@ -84,7 +102,37 @@ def read_facts(redfish_facts: Mapping[str, Any], settings: Mapping[str, Any] | N
         boot_order=None if order is None else _order(order),
         override=_override(override),
         started=" ".join(_text(progress.get(key), key) for key in sorted(progress) if key.startswith("Last")),
+        asset=Asset(
+            _text(system.get("Manufacturer"), "Manufacturer"),
+            _text(system.get("Model"), "Model"),
+            _serials(system),
+            _text(system.get("BiosVersion"), "BiosVersion"),
+            _macs(redfish_facts),
+        ),
+        resets=_resets(resource or {}),
     )
+
+
+def _serials(system: Mapping[str, Any]) -> tuple[str, ...]:
+    # What stands on the label is the SerialNumber of one maker, the SKU or the service tag of another.
+    words = [_text(system.get(key), key).strip() for key in ("SerialNumber", "SKU", "ServiceTag")]
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _macs(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for fields in _list(_entries(facts, "nic") or [], "the list of NICs"):
+        nic = _mapping(fields, "a NIC")
+        for key in ("PermanentMACAddress", "MACAddress"):
+            found.append(_text(nic.get(key), key).replace("-", ":").lower())
+    return tuple(dict.fromkeys(mac for mac in found if mac))
+
+
+def _resets(resource: Mapping[str, Any]) -> tuple[str, ...]:
+    actions = _mapping(resource.get("Actions") or {}, "Actions")
+    reset = _mapping(actions.get("#ComputerSystem.Reset") or {}, "ComputerSystem.Reset")
+    allowed = _list(reset.get("ResetType@Redfish.AllowableValues") or [], "the reset types")
+    return tuple(_text(word, "a reset type") for word in allowed)
 
 
 def _entries(facts: Mapping[str, Any], name: str) -> Any:
