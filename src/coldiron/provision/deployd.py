@@ -167,7 +167,8 @@ def _record(config: Config, options: argparse.Namespace) -> int:
 def _status(config: Config, options: argparse.Namespace) -> int:
     lines = [line for line in config.state().status() if not options.node or line["node"] in options.node]
     if options.json:
-        return _print({"nodes": lines})
+        print(json.dumps(lines))
+        return 0
     for line in lines:
         print(_told(line))
     if not lines:

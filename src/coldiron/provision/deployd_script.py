@@ -68,5 +68,5 @@ boot || goto failed
 echo coldiron: {order.node} could not fetch or start the RAM environment, trying again in 20 s
 imgfree
 sleep 20
-chain {again} || reboot
+chain {again} || exit 1
 """

@@ -267,6 +267,7 @@ class State:
                     "failed": failed,
                     "age_seconds": round(now - last.at, 1) if last else None,
                     "image": placed.order.image.sha256 if placed else record["image"] if record else None,
+                    "record": record,
                     "events": [event.as_dict() for event in events],
                 }
             )
