@@ -34,10 +34,13 @@ GROUPS = {
     "slurm_logins": "slurm_login",
     "machines": "bare_metal",
     "netboot_servers": "netboot_server",
+    "networked": "network_managed",
 }
-# Roles by who runs them, in the order of the stages; the first line is everybody's.
+# Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
+    ("networked", ("network",)),
     ("nodes", ("base", "dns", "time", "users", "nfs")),
+    ("netboot_servers", ("netboot",)),
     ("slurm", ("slurm_common", "munge")),
     ("mariadb", ("mariadb",)),
     ("slurm_dbds", ("slurm_dbd",)),
@@ -57,6 +60,8 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
     found = {name: list(groups.get(group) or []) for name, group in GROUPS.items()}
     for name in ("nodes", "slurm_workers"):
         found[name] = [host for host in found[name] if host not in leaving]
+    # Whoever can be installed by its BMC has its network from here too.
+    found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
     slurm = (name for name in GROUPS if name == "mariadb" or name.startswith("slurm_"))
     found["slurm"] = list(dict.fromkeys(host for name in slurm for host in found[name]))
     return found
