@@ -1,4 +1,4 @@
-"""``coldiron node``: the verbs that add and remove nodes."""
+"""``coldiron node``: the verbs that add and remove nodes, with those of coldiron.repair that repair them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from coldiron.inventory import find, load
 from coldiron.inventory.findings import did_you_mean, shown_path
 from coldiron.node import plan
 from coldiron.rack.connection import rack_nodes
+from coldiron.repair import cli as repair_cli
 from coldiron.run.cli import CheckOption, DiffOption, VerboseOption, run_recorded
 from coldiron.run.state import CellStatus, RunState
 
-app = typer.Typer(help="Add a node to a running cluster, or take one out.", no_args_is_help=True)
+app = typer.Typer(help="Add nodes to a running cluster, take them out, repair them.", no_args_is_help=True)
 
 NodesArgument = Annotated[
     list[str], typer.Argument(metavar="NODE...", help="Nodes or ranges: gpu04, gpu[04-06].")
@@ -30,7 +31,7 @@ DEFAULT_INVENTORY = Path("inventories/virtual")
 
 @app.callback()
 def _root() -> None:
-    """Add a node to a running cluster, or take one out."""
+    """Add nodes to a running cluster, take them out, repair them."""
 
 
 @app.command()
@@ -133,3 +134,6 @@ def _run(
         announce=True,
         may_be_dead=may_be_dead,
     )
+
+
+repair_cli.register(app)

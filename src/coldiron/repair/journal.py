@@ -115,7 +115,7 @@ class Journal:
         path: Path,
         descriptor: int,
         read: _Read,
-        held: lock.Lock,
+        held: lock.Lock | None,
         policy: Policy,
         clock: Callable[[], float],
     ) -> None:
@@ -123,7 +123,7 @@ class Journal:
         self.path = path
         self.policy = policy
         self.lock = held
-        """The node's lock; ``died`` in it is who ended without giving it back."""
+        """The node's lock; ``died`` in it is who ended without giving it back. None where another holds it for us."""
         self._descriptor = descriptor
         self._sum = read.sum
         self._number = read.events[-1].number if read.events else 0
@@ -138,8 +138,12 @@ class Journal:
         policy: Policy,
         command: str = "",
         clock: Callable[[], float] = time.time,
+        *,
+        locked: bool = False,
     ) -> Journal:
         """Begin a repair of ``node``, or take up the one that did not come to an end.
+
+        ``locked``: the caller answers for the node's lock, as a process above this one holds it.
 
         One that is taken up keeps its kind and its disks; the consent to wipe is the one given now, where one is.
         Raises ColdironError where another repair of the node is on (it names the holder), where the one that did not
@@ -148,12 +152,8 @@ class Journal:
         if not _NODE.fullmatch(node):
             raise ColdironError(f"{shown(node)} is no name of a node")
         now = clock()
-        path = directory / f"{node}.jsonl"
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise _cannot(path, error) from None
-        held = _take(directory / f"{node}.lock", node, command, now)
+        path = path_of(directory, node)
+        held = None if locked else take(directory, node, command, now)
         try:
             read = _recover(path)
             last, unfinished = read.policy, read.unfinished
@@ -167,9 +167,22 @@ class Journal:
                 os.close(descriptor)
                 raise
         except BaseException:
-            held.release()
+            if held is not None:
+                held.release()
             raise
         return journal
+
+    @classmethod
+    def join(cls, directory: Path, node: str, clock: Callable[[], float] = time.time) -> Journal:
+        """Go on writing the journal of a repair that another process of the same run has opened.
+
+        The caller answers for the node's lock. Raises ColdironError where no repair is under way.
+        """
+        path = path_of(directory, node)
+        read = _recover(path)
+        if read.policy is None or not read.unfinished:
+            raise ColdironError(f"{node}: no repair is under way", ExitCode.REFUSED)
+        return cls(node, path, _opened(path), read, None, read.policy, clock)
 
     def __enter__(self) -> Journal:
         return self
@@ -232,7 +245,8 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self.lock.release()
+            if self.lock is not None:
+                self.lock.release()
 
     def _ended(self) -> bool:
         return bool(self._events) and self._events[-1].data.get("next") in ENDS
@@ -286,6 +300,11 @@ class _Read:
         """Whether the last repair has come to no end."""
         follows = [event.data.get("next") for event in self.repair if event.kind != RESUMED]
         return bool(follows) and follows[-1] not in ENDS
+
+
+def path_of(directory: Path, node: str) -> Path:
+    """The journal of ``node`` in ``directory``."""
+    return directory / f"{node}.jsonl"
 
 
 def read(path: Path) -> tuple[Event, ...]:
@@ -383,16 +402,29 @@ def _taken_up(node: str, last: Policy, wanted: Policy) -> Policy:
     return last if wanted.consent == Consent() else replace(last, consent=wanted.consent)
 
 
-def _take(file: Path, node: str, command: str, now: float) -> lock.Lock:
+def take(directory: Path, node: str, command: str, now: float, pid: int | None = None) -> lock.Lock:
+    """Take the lock of ``node``, in the name of process ``pid`` (else this one). Raises ColdironError, which names
+    the holder, where it is held."""
+    file = lock_file(directory, node)
     try:
-        return lock.take([file], lock.holder(node, command, now), now)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot(file, error) from None
+    who = lock.holder(node, command, now)
+    try:
+        return lock.take([file], who if pid is None else replace(who, pid=pid), now)
     except ColdironError:
-        who = lock.held_by([file])
-        if who is None:
+        other = lock.held_by([file])
+        if other is None:
             raise
         raise ColdironError(
-            f"{node} is being repaired: {who.told(now)}; try again when that has ended", ExitCode.REFUSED
+            f"{node} is being repaired: {other.told(now)}; try again when that has ended", ExitCode.REFUSED
         ) from None
+
+
+def lock_file(directory: Path, node: str) -> Path:
+    """The file of the lock of ``node``."""
+    return directory / f"{node}.lock"
 
 
 def _cannot(path: Path, error: OSError) -> ColdironError:

@@ -86,6 +86,11 @@ class Lock:
         self._who = Holder(**fields)
         self._say(json.dumps(fields))
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files that hold the locks: a process that inherits them holds the locks on."""
+        return tuple(self._descriptors)
+
     def release(self) -> None:
         """Give the locks back."""
         self._say("")

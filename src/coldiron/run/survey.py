@@ -201,7 +201,7 @@ def _secrets(directory: Path, loader: Any) -> list[str]:
     for path in files:
         try:
             data = loader.load_from_file(str(path), cache="none")
-            found.update(_secret_texts(data, path in locked and VaultLib.is_encrypted(texts[path])))
+            found.update(secret_texts(data, path in locked and VaultLib.is_encrypted(texts[path])))
         except AnsibleError as error:
             if path in locked:
                 raise locked_out(directory, path, "") from None
@@ -209,7 +209,8 @@ def _secrets(directory: Path, loader: Any) -> list[str]:
     return sorted(found)
 
 
-def _secret_texts(value: Any, secret: bool) -> set[str]:
+def secret_texts(value: Any, secret: bool) -> set[str]:
+    """Every text in ``value`` that is encrypted or named as a secret; all of them where ``secret``."""
     from ansible.parsing.vault import EncryptedString
 
     if isinstance(value, EncryptedString):
@@ -218,10 +219,10 @@ def _secret_texts(value: Any, secret: bool) -> set[str]:
         return {
             text
             for name, item in value.items()
-            for text in _secret_texts(item, secret or is_secret_name(str(name)))
+            for text in secret_texts(item, secret or is_secret_name(str(name)))
         }
     if isinstance(value, list | tuple):
-        return {text for item in value for text in _secret_texts(item, secret)}
+        return {text for item in value for text in secret_texts(item, secret)}
     return {str(text) for text in leaves(value)} if secret else set()
 
 
