@@ -14,7 +14,7 @@ from coldiron.inventory.ranges import fold
 
 @dataclass(frozen=True)
 class Asked:
-    """A machine that is to be installed. ``serials`` are those of the disks that would be written, if they are named."""
+    """A machine that is to be installed. ``serials``: of the disks that would be written, as far as they are named."""
 
     name: str
     serials: tuple[str, ...]

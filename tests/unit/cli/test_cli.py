@@ -229,7 +229,7 @@ def test_artifacts_of_ansible_runner(place: Path) -> None:
     assert where == Path("private")
     assert state.outcome is Outcome.KILLED
     assert state.failures[0].sentence == "broken"
-    assert list(state.stages)[:2] == ["check", "base"]
+    assert list(state.stages)[:2] == ["check", "provision"]
     (events.parent / "rc").write_text("2")
     (events.parent / "status").write_text("failed")
     for path in ("private", "private/artifacts", "private/artifacts/one", "private/artifacts/one/job_events"):
