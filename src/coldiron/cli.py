@@ -17,6 +17,7 @@ from coldiron.inventory.findings import shown_whole
 from coldiron.node.cli import app as node_app
 from coldiron.plan.cli import register as register_plan
 from coldiron.provision.cli import register as register_provision
+from coldiron.provision.image_cli import app as image_app
 from coldiron.rack.cli import app as rack_app
 from coldiron.rack.rehearse_cli import register as register_rehearse
 from coldiron.run.cli import register as register_run
@@ -39,6 +40,7 @@ app.add_typer(rack_app, name="rack")
 register_rehearse(app)
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
+app.add_typer(image_app, name="image")
 register_verify(app)
 register_catalog(app)
 register_init(app)

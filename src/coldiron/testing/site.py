@@ -295,6 +295,20 @@ class Site:
         self._variables.set_host_facts(host, json.loads(finished.stdout)["ansible_facts"])
         self._raw = {key: value for key, value in self._raw.items() if key[0] != host}
 
+    def assume(self, host: str, facts: Mapping[str, Any]) -> None:
+        """Take ``facts`` for the host's, which is not asked: it may not be installed yet."""
+        self._facts_known.add(host)
+        self._variables.set_host_facts(host, dict(facts))
+        self._raw = {key: value for key, value in self._raw.items() if key[0] != host}
+
+    def worked_out(self, host: str, role: str | None, value: Any) -> Any:
+        """Return a value with the expressions in it worked out, in a role's scope. Raises AnsibleError."""
+        return plain(self._template(host, role, lambda templar, item: templar.template(item), value))
+
+    def tasks(self, path: Path) -> list[dict[str, Any]]:
+        """Return the tasks of a file, their expressions not worked out."""
+        return list(self._loader.load_from_file(str(path), unsafe=True, trusted_as_template=True) or [])
+
     def options(self, host: str, role: str) -> Variables:
         """Return a role's options on a host; any other variable in the role's scope can be asked for too."""
         return Variables(self, host, role, tuple(self._role_file(role, "defaults")))

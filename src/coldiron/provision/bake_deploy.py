@@ -1,0 +1,108 @@
+"""Bake the RAM environment that machines boot to be installed, into the same store and by the same key."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from importlib.resources import files
+from pathlib import Path
+
+from coldiron.errors import ColdironError
+from coldiron.inventory import find, load
+from coldiron.inventory.findings import shown_path
+from coldiron.provision import bake_inputs, images, ramdisk
+from coldiron.provision.bake import Baked, Baker, refuse_missing, refuse_not_root
+from coldiron.provision.bake_recipe import release_dates
+from coldiron.provision.store import DEPLOY, StoredImage, digest_of
+from coldiron.rack import aptsource
+from coldiron.rack.build import APT
+
+CERTIFICATE = "coldiron_ca_certificate"
+DISTRIBUTION = "debian-13"
+ROOM_MIB = 2500
+
+
+class DeployBaker(Baker):
+    """Bakes the class ``deploy``: a kernel and one initramfs, with the site's certificate and public key in it."""
+
+    def bake(self, *, again: bool = False) -> Baked:
+        """As ``Baker.bake`` does for a class of nodes."""
+        refuse_not_root()
+        refuse_missing(self.host)
+        key, certificate = self._step("inputs", self._from_site)
+        public = images.public_key(key)
+        apt = aptsource.read_host(APT, self.host.run(["apt-config", "dump"]).stdout)
+        dates = self._step("archive", lambda: release_dates(DISTRIBUTION, apt, self.host))
+        inputs = images.inputs_digest(
+            {
+                "distribution": DISTRIBUTION,
+                "archive": dates,
+                "certificate": certificate,
+                "key": public.decode(),
+                "program": _program_digest(),
+            }
+        )
+        if not again and (found := self.store.built(DEPLOY, inputs)):
+            return self._found(found, [])
+        self.store.refuse_little_room(ROOM_MIB)
+        with self.store.baking(DEPLOY, self.say) as work:
+            if not again and (found := self.store.built(DEPLOY, inputs)):
+                return self._found(found, [])
+            image = self._make(work, key, public, certificate, inputs)
+        return Baked(image, True, True, self.seconds)
+
+    def _make(self, work: Path, key: bytes, public: bytes, certificate: str, inputs: str) -> StoredImage:
+        built = self._step(
+            "build",
+            lambda: ramdisk.build(
+                work / "build",
+                ca_certificate=certificate,
+                image_keys=[public.decode()],
+                distribution=DISTRIBUTION,
+                say=self.say,
+                host=self.host,
+            ),
+        )
+        ready = work / "ready"
+        ready.mkdir()
+        for file in (built.vmlinuz, built.initrd):
+            file.rename(ready / file.name)
+        sha256, size = digest_of(ready / name for name in (built.vmlinuz.name, built.initrd.name))
+        manifest = images.Manifest(
+            sha256=sha256,
+            size_bytes=size,
+            node_class=DEPLOY,
+            distribution=DISTRIBUTION,
+            kernel=built.kernel,
+            packages=built.packages,
+            roles=(),
+            inputs=inputs,
+            created=int(time.time()),
+        )
+        return self._step("store", lambda: self.store.add(ready, manifest, key))
+
+    def _from_site(self) -> tuple[bytes, str]:
+        from coldiron.testing.site import Site
+
+        key = bake_inputs.site_key(self.inventory)
+        directory = load(find(self.inventory)).directory
+        site = Site((directory,))
+        try:
+            return key, str.__str__(site.resolve(site.hosts()[0], None, CERTIFICATE))
+        except KeyError:
+            raise ColdironError(
+                f"{shown_path(directory)} has no {CERTIFICATE}, which machines know their provisioner by; type: "
+                f"coldiron secrets init -i {shown_path(directory)}"
+            ) from None
+
+
+def _program_digest() -> str:
+    """One digest over coldiron's own code: the deploy program is a part of it."""
+    digest = hashlib.sha256()
+    package = Path(str(files("coldiron")))
+    for folder in ("provision", "inventory"):
+        for path in sorted((package / folder).rglob("*")):
+            if path.is_file() and path.suffix in {".py", ".yml", ".sh"}:
+                digest.update(path.read_bytes())
+    digest.update((package / "errors.py").read_bytes())
+    return digest.hexdigest()
