@@ -13,7 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.plan.findings import Finding, Severity
 from coldiron.plan.resolved import is_vault
 from coldiron.secrets.password import find_password
-from coldiron.secrets.table import SECRETS, VAULT_FILE, check
+from coldiron.secrets.table import SECRETS, VAULT_FILE, check, make_missing
 
 # What Ansible reads variables from.
 _READ = ("", ".yml", ".yaml", ".json")
@@ -66,17 +66,20 @@ def look(cluster: Cluster, password_file: Path | None = None) -> Vault:
 
 def stand_ins() -> dict[str, str]:
     """Secrets made up, in memory, in place of those that are not there: the rest can be checked with them."""
-    return {secret.key: secret.make() for secret in SECRETS}
+    return make_missing({})
 
 
 def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     """The finding about secrets that the cluster needs and that are not among the variables ``known``."""
-    names = [secret.key for secret in SECRETS if secret.key not in known]
-    if not names or cluster.features.scheduler != "slurm":
+    machines = any(node.bare_metal for node in cluster.nodes)
+    needs = {"slurm": cluster.features.scheduler == "slurm", "machines": machines}
+    needed = [secret.key for secret in SECRETS if needs[secret.needed_for]]
+    names = [key for key in needed if key not in known]
+    if not names:
         return []
     where = shown_path(cluster.directory / VAULT_FILE)
     advice = f"type: coldiron secrets init -i {shown_path(cluster.directory)}"
-    if len(names) == len(SECRETS):
+    if len(names) == len(needed):
         # A design is planned long before it is built; a run asks for them by itself.
         what = "the cluster has no secrets yet, which a run needs"
         return [Finding("CS102", Severity.WARN, where, what, advice)]

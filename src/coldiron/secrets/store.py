@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from ansible.parsing.vault import VaultEditor, VaultLib, VaultSecret
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown_path
-from coldiron.secrets.table import SECRETS, VAULT_FILE, check
+from coldiron.secrets.table import SECRETS, VAULT_FILE, check, make_missing
 
 __all__ = ["VAULT_FILE", "Store"]
 
@@ -55,15 +56,18 @@ class Store:
             text = self.read()
             present = _values(text, shown_path(self.file))
             self._refuse(check(present))
-            missing = [secret for secret in SECRETS if secret.key not in present]
-            if missing:
+            made = make_missing(present)
+            if made:
+                # JSON's text is YAML's too, and keeps a key of many lines on one.
                 added = "".join(
-                    f'# {secret.purpose}\n{secret.key}: "{secret.make()}"\n' for secret in missing
+                    f"# {secret.purpose}\n{secret.key}: {json.dumps(made[secret.key])}\n"
+                    for secret in SECRETS
+                    if secret.key in made
                 )
                 self._write((text.rstrip("\n") + "\n" if text.strip() else _HEADER) + added)
             elif self.file.stat().st_mode & 0o777 != _MODE:
                 self.file.chmod(_MODE)
-        return [secret.key for secret in missing]
+        return list(made)
 
     def edit(self, again: Callable[[list[str]], bool]) -> bool:
         """Open the file in the user's editor; returns whether it changed.

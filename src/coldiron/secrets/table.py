@@ -10,6 +10,12 @@ import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from coldiron.errors import ColdironError
+
+# What of a cluster needs a secret: Slurm, or machines that are installed from here.
+Need = Literal["slurm", "machines"]
 
 # Where they lie, below an inventory's directory.
 VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
@@ -26,6 +32,9 @@ _PLACEHOLDERS = re.compile(
 )
 
 
+CA_KEY = "coldiron_ca_key"
+CA_CERTIFICATE = "coldiron_ca_certificate"
+
 # Keys beside a password that say whose it is.
 USERS = ("user", "username", "login")
 
@@ -36,14 +45,16 @@ class Secret:
 
     key: str
     purpose: str
-    make: Callable[[], str]
+    # It is given those that are there already, of which one may be what it belongs to.
+    make: Callable[[Mapping[str, object]], str]
     # What is wrong with a value, or None. It must never quote the value.
     fault: Callable[[str], str | None]
+    needed_for: Need = "slurm"
 
 
-def _base64_of(size: int) -> Callable[[], str]:
+def _base64_of(size: int) -> Callable[[Mapping[str, object]], str]:
     """A maker of ``size`` random bytes, in base64."""
-    return lambda: base64.b64encode(secrets.token_bytes(size)).decode("ascii")
+    return lambda _: base64.b64encode(secrets.token_bytes(size)).decode("ascii")
 
 
 def _base64_fault(least: int, most: int) -> Callable[[str], str | None]:
@@ -59,13 +70,54 @@ def _base64_fault(least: int, most: int) -> Callable[[str], str | None]:
     return fault
 
 
-def _password() -> str:
+def _password(_: Mapping[str, object]) -> str:
     """Letters and digits only: the word goes into configuration files whose quoting differs."""
     return "".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(_PASSWORD_LENGTH))
 
 
 def _password_fault(value: str) -> str | None:
     return "is shorter than 12 characters" if len(value) < 12 else None
+
+
+# The library of certificates takes a while to import: only who makes or judges one pays.
+def _ca_key(_: Mapping[str, object]) -> str:
+    from coldiron.provision.pki import make_ca_key
+
+    return make_ca_key()
+
+
+def _ca_key_fault(value: str) -> str | None:
+    from coldiron.provision.pki import key_fault
+
+    return key_fault(value)
+
+
+def _ca_certificate(others: Mapping[str, object]) -> str:
+    from coldiron.provision.pki import make_ca_certificate
+
+    return make_ca_certificate(str(others[CA_KEY]))
+
+
+def _ca_certificate_fault(value: str) -> str | None:
+    from coldiron.provision.pki import certificate_fault
+
+    return certificate_fault(value)
+
+
+def _image_key(_: Mapping[str, object]) -> str:
+    from coldiron.provision.images import make_key
+
+    return make_key().decode("ascii")
+
+
+def _image_key_fault(value: str) -> str | None:
+    from coldiron.provision.images import public_key
+
+    try:
+        public_key(value.encode())
+    except ColdironError:
+        return "is no Ed25519 key in PEM"
+    return None
 
 
 # A further secret is a line here: `secrets init` adds it to clusters that have the others already.
@@ -76,7 +128,31 @@ SECRETS: tuple[Secret, ...] = (
     Secret(
         "slurm_controller_jwt_key", "key that signs Slurm's tokens", _base64_of(32), _base64_fault(32, 4096)
     ),
+    Secret(CA_KEY, "key of the site's certificate authority", _ca_key, _ca_key_fault, "machines"),
+    # No secret, but it belongs to the key.
+    Secret(
+        CA_CERTIFICATE,
+        "certificate of the site's certificate authority",
+        _ca_certificate,
+        _ca_certificate_fault,
+        "machines",
+    ),
+    Secret("coldiron_image_key", "key that signs machines' images", _image_key, _image_key_fault, "machines"),
 )
+
+
+def make_missing(present: Mapping[str, object]) -> dict[str, str]:
+    """Those of ``SECRETS`` that are not ``present``, made anew. Raises ColdironError where one would not fit."""
+    if CA_CERTIFICATE in present and CA_KEY not in present:
+        raise ColdironError(
+            f"`{CA_CERTIFICATE}` is there, and its key `{CA_KEY}` is not; put the key back, or remove the "
+            "certificate to have both made anew"
+        )
+    made: dict[str, str] = {}
+    for secret in SECRETS:
+        if secret.key not in present:
+            made[secret.key] = secret.make({**present, **made})
+    return made
 
 
 def check(values: Mapping[str, object]) -> list[str]:
@@ -95,7 +171,17 @@ def check(values: Mapping[str, object]) -> list[str]:
                 fault = secret.fault(text) if isinstance(value, str) else "is not text"
             if fault is not None:
                 faults.append(f"`{place}` {fault}; {_advice(key, secret)}")
-    return faults
+    return faults or _pair_faults(values)
+
+
+def _pair_faults(values: Mapping[str, object]) -> list[str]:
+    """What is wrong with two sound values together."""
+    if CA_KEY not in values or CA_CERTIFICATE not in values:
+        return []
+    from coldiron.provision.pki import certificate_fault
+
+    fault = certificate_fault(str(values[CA_CERTIFICATE]), str(values[CA_KEY]))
+    return [f"`{CA_CERTIFICATE}` {fault}; {_advice(CA_CERTIFICATE, None)}"] if fault else []
 
 
 def _advice(key: str, secret: Secret | None) -> str:
