@@ -23,35 +23,42 @@ def place(repairs: Path, node: str, opened: float) -> Path:
     return repairs / node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(opened))
 
 
+def begin(directory: Path) -> Path:
+    """Make the folder of the evidence, empty: an earlier try's is thrown away. Raises ColdironError."""
+    evidence = directory / EVIDENCE
+    try:
+        shutil.rmtree(evidence, ignore_errors=True)
+        evidence.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise _cannot(directory, error) from None
+    return evidence
+
+
 def gather(
     directory: Path,
     files: Mapping[str, str],
     about: Mapping[str, str],
     mask: Callable[[str], str],
 ) -> Diagnosis:
-    """Write ``files`` (text by name), secrets masked, judge them, and write what was found; returns the judgement.
+    """Write ``files`` (text by name) beside those that are there, judge them all, and write what was found.
 
-    ``about`` is what a ticket says of the machine, value by name. An earlier try's files are replaced. Raises
+    Secrets are masked in all of them. ``about`` is what a ticket says of the machine, value by name. Raises
     ColdironError where a name is no kind of evidence or the bundle cannot be written.
     """
     for name in files:
         diagnose.kind_of(name)
     evidence = directory / EVIDENCE
     try:
-        shutil.rmtree(evidence, ignore_errors=True)
-        evidence.mkdir(mode=0o700, parents=True)
-        for name, text in files.items():
-            if text.strip():
+        there = diagnose.read(evidence)
+        for name, text in {**there, **files}.items():
+            if text.strip() and (name in files or mask(text) != text):
                 _write(evidence / name, mask(text))
         found = diagnose.judge(diagnose.read(evidence))
         _write(directory / FINDINGS, "\n".join(findings(found)) + "\n")
         if found.verdict is Severity.HARDWARE:
             _write(directory / TICKET, "\n".join(ticket(found, about)) + "\n")
     except OSError as error:
-        raise ColdironError(
-            f"{shown_path(directory)}: the evidence cannot be kept: {error.strerror or error}",
-            ExitCode.ENVIRONMENT,
-        ) from None
+        raise _cannot(directory, error) from None
     return found
 
 
@@ -86,3 +93,10 @@ def _write(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as stream:
         stream.write(text)
+
+
+def _cannot(directory: Path, error: OSError) -> ColdironError:
+    return ColdironError(
+        f"{shown_path(directory)}: the evidence cannot be kept: {error.strerror or error}",
+        ExitCode.ENVIRONMENT,
+    )

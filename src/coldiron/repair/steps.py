@@ -46,14 +46,18 @@ def open_repair(
     keep.hold(repairs, node, command, owner, time.time())
     with Journal.open(repairs, node, policy, command, locked=True) as journal:
         found = journal.resume()
+        by = journal.events[0].data["by"]
     if found.next is State.REFUSED:
         raise ColdironError(f"{node}: {found.reason}", ExitCode.REFUSED)
     said = f"{node}: the {policy.kind} goes on at {found.next}" if found.next not in ENDS else ""
-    return {"next": found.next.value, "reason": found.reason, "msg": said}
+    return {"next": found.next.value, "reason": found.reason, "by": by, "msg": said}
 
 
 def begin(repairs: Path, node: str, state: State) -> dict[str, Any]:
-    """Begin ``state`` if it is due; ``due`` says whether it is. Raises ColdironError where it may not."""
+    """Begin ``state`` if it is due; ``due`` says whether it is. Raises ColdironError where it may not.
+
+    ``evidence`` is the folder that a diagnosis may write to.
+    """
     keep.check_ours(repairs, node)
     if not _under_way(repairs, node):
         return {"due": False}
@@ -64,7 +68,8 @@ def begin(repairs: Path, node: str, state: State) -> dict[str, Any]:
         event = journal.begin(state)
     attempt = int(event.data["attempt"])
     again = f", attempt {attempt}" if attempt > 1 else ""
-    return {"due": True, "attempt": attempt, "msg": f"{node}: {state} begins{again}"}
+    said = {"due": True, "attempt": attempt, "msg": f"{node}: {state} begins{again}"}
+    return said | {"evidence": str(bundle.begin(_place(repairs, node)))} if state is State.DIAGNOSE else said
 
 
 def end(repairs: Path, node: str, state: State, outcome: Outcome, reason: str) -> dict[str, Any]:
@@ -84,8 +89,7 @@ def judge(
 ) -> dict[str, Any]:
     """Keep and judge the evidence, and end the diagnosis with what it says."""
     keep.check_ours(repairs, node)
-    opened = last_repair(read(path_of(repairs, node)))[0].time
-    place = bundle.place(repairs, node, opened)
+    place = _place(repairs, node)
     found = bundle.gather(place, files, about, mask)
     ended = end(repairs, node, State.DIAGNOSE, found.outcome, f"{found.reason}; see {shown_path(place)}")
     return ended | {"bundle": str(place), "verdict": found.verdict.value}
@@ -132,6 +136,10 @@ def told(node: str, event: Event) -> str:
     data = event.data
     why = f": {data['reason']}" if data.get("reason") else ""
     return f"{node}: {data['state']} {data['outcome']}{why}; next: {data['next']}"
+
+
+def _place(repairs: Path, node: str) -> Path:
+    return bundle.place(repairs, node, last_repair(read(path_of(repairs, node)))[0].time)
 
 
 def _under_way(repairs: Path, node: str) -> bool:
