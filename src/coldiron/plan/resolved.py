@@ -126,7 +126,9 @@ class Resolved:
         for path in self._host_files.get(host, ()):
             # As Ansible reads it: what it reads later comes from the same cache.
             found |= (
-                self.loader.load_from_file(str(path), cache="all", unsafe=True, trusted_as_template=True)
+                self.loader.load_from_file(
+                    str(path.resolve()), cache="all", unsafe=True, trusted_as_template=True
+                )
                 or {}
             )
         return {name: value for name, value in found.items() if not is_identity(name)}
