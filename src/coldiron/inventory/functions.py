@@ -69,7 +69,9 @@ BY_KIND: dict[str, tuple[FunctionName, ...]] = {
 
 # Groups that are neither a kind nor a function.
 BARE_METAL = "bare_metal"
-OTHER_GROUPS = ("cluster", "virtual_rack", BARE_METAL)
+# Nodes without a BMC whose cards are coldiron's to configure too; a site's own inventory file names them.
+NETWORK_MANAGED = "network_managed"
+OTHER_GROUPS = ("cluster", "virtual_rack", BARE_METAL, NETWORK_MANAGED)
 
 
 def kind_group(kind: str) -> str:

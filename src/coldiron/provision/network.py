@@ -195,7 +195,8 @@ def _netdev(spec: Spec, one: Interface) -> str:
     head = [f"Name={one.name}", f"Kind={one.kind}"]
     if one.kind == "bond":
         head.append(f"MACAddress={_mac_of(spec, one)}")
-    text = HEADER + _section("NetDev", *head, f"MTUBytes={one.mtu}" if one.mtu else "")
+    # The MTU is the .network's to say: what changes here wants the interface made anew.
+    text = HEADER + _section("NetDev", *head)
     if one.kind == "vlan":
         return text + _section("VLAN", f"Id={one.vlan}")
     lacp = one.mode == "802.3ad"
