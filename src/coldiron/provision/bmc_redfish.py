@@ -47,14 +47,15 @@ class Redfish:
         """What the BMC says now. ``asset`` adds NICs and reset types, ``bios`` and ``order`` what their names say."""
         commands = ["GetSystemInventory", "GetBootOverride"]
         commands += ["GetNicInventory"] if asset else []
-        commands += ["GetBiosAttributes", "GetBiosRegistries"] if bios else []
+        commands += ["GetBiosAttributes"] if bios else []
         commands += ["GetBootOrder"] if order else []
         facts = self._info("Systems", commands)
-        self._system = _system_of(facts) or self._system
+        self._no_part_missing(facts, None)
+        self._system = _system_of(facts)
         resource = self._get(self._system) if asset or bios or order else None
         self._no_part_missing(facts, resource)
         settings = self._settings(resource) if bios and resource else None
-        return read_facts(facts, settings, resource)
+        return read_facts({**facts, **(self._registry() if bios else {})}, settings, resource)
 
     def send(self, step: Step) -> None:
         """Carry out one step of a plan."""
@@ -98,6 +99,13 @@ class Redfish:
         if not isinstance(facts, dict):
             raise trouble(self.where, "TypeError: no redfish_facts")
         return facts
+
+    def _registry(self) -> dict[str, Any]:
+        """What the BIOS says of its attributes. Many BMCs have no registry, and the module dies of some."""
+        try:
+            return self._info("Systems", ["GetBiosRegistries"])
+        except Trouble:
+            return {}
 
     def _change(self, module: str, command: str, given: dict[str, Any]) -> None:
         self._run(

@@ -155,10 +155,14 @@ def _pass_on(near: ssl.SSLSocket, far: ssl.SSLSocket, timeout: float, stop: thre
         if not ready:
             return
         for side in ready:
+            # What can be read may be TLS's own, a session ticket: then there is nothing to pass on yet.
+            side.settimeout(0)
             try:
                 data = side.recv(_CHUNK)
             except ssl.SSLWantReadError:
                 continue
+            finally:
+                side.settimeout(timeout)
             if not data:
                 return
             other[side].sendall(data)

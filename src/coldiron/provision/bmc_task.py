@@ -50,7 +50,13 @@ def run(given: Mapping[str, Any], call: Call, around: Around, *, check: bool) ->
             )
         )
     with _reached(given, where, call, around) as bmc:
-        return _asked(given, where, bmc, check)
+        try:
+            return _asked(given, where, bmc, check)
+        except ColdironError as error:
+            if error.message.startswith(where.told("")):
+                raise
+            # What is wrong with the wishes themselves is said without a machine.
+            raise ColdironError(where.told(error.message), error.exit_code) from None
 
 
 def _reached(
@@ -82,7 +88,7 @@ def _asked(given: Mapping[str, Any], where: Where, bmc: Redfish | Ipmi, check: b
     if state in ("events", "sensors"):
         texts = work.patiently(bmc.logs if state == "events" else lambda: {"sensors.txt": bmc.sensors()})
         files = bmc_output.write(given["directory"], texts, where, check)
-        return Found(Done(bool(files)), _count(texts, state), files=files)
+        return Found(Done(bool(files)), _count(where.node, texts, state), files=files)
     if state in _ACTS or state == "facts":
         asset = work.facts(asset=True)
         check_asset(asset, where, given["serial"], given["mac"])
@@ -142,10 +148,12 @@ def _message(given: Mapping[str, Any], done: Done) -> str:
     return f"{given['node']}: {'; '.join(told) if told else power}"
 
 
-def _count(texts: Mapping[str, str], state: str) -> str:
+def _count(node: str, texts: Mapping[str, str], state: str) -> str:
     if not texts:
-        return f"the BMC keeps no {'event log' if state == 'events' else 'sensors'} that can be read"
-    return ", ".join(f"{name} ({len(text.splitlines())} lines)" for name, text in sorted(texts.items()))
+        return f"{node}: the BMC keeps no {'event log' if state == 'events' else 'sensors'} that can be read"
+    return f"{node}: " + ", ".join(
+        f"{name} ({len(text.splitlines())} lines)" for name, text in sorted(texts.items())
+    )
 
 
 def _data(facts: Facts, asset: Facts) -> dict[str, Any]:

@@ -38,13 +38,16 @@ class Bmc(Protocol):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long things may take, in seconds. ``retries`` are tries after the first, 1, 2, 4 … seconds apart."""
+    """How long things may take, in seconds. ``retries`` are tries after the first, 1, 2, 4 … times ``backoff`` apart;
+    ``pause`` is between two looks at what is on its way.
+    """
 
     retries: int = 3
     grace: float = 120
     power: float = 60
     proof: float = 60
     pause: float = 2
+    backoff: float = 1
 
 
 @dataclass
@@ -287,7 +290,7 @@ class Work:
             self._sleep(min(self._patience.pause, max(0.1, end - self._now())))
 
     def _pauses(self) -> tuple[float, ...]:
-        return tuple(2.0**number for number in range(self._patience.retries))
+        return tuple(self._patience.backoff * 2**number for number in range(self._patience.retries))
 
     def patiently(self, call: Callable[[], T]) -> T:
         """What ``call`` returns; it is called again, a few times, while what is wrong may pass."""
