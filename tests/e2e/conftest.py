@@ -18,6 +18,7 @@ ORDER = (
     "test_slurm_edits.py",
     "test_site_secrets.py",
     "test_site_nodes.py",
+    "test_repair.py",
     "test_site_faults.py",
 )
 

@@ -71,8 +71,8 @@ def repairs(directory: Path, names: Sequence[str] = ()) -> list[Repair]:
 
 def listed(found: Sequence[Repair]) -> list[str]:
     """One line a repair. The reason of one that is not done has a line of its own."""
-    rows = [[one.node, one.kind, one.state, _stands(one), when(one.since), one.by] for one in found]
-    lines = columns(rows, ("node", "kind", "state", "", "since", "by"))
+    rows = [[one.node, one.kind, _stands(one), when(one.since), one.by] for one in found]
+    lines = columns(rows, ("node", "kind", "state", "since", "by"))
     out = lines[:1]
     for one, line in zip(found, lines[1:], strict=True):
         out.append(line)
@@ -83,8 +83,8 @@ def listed(found: Sequence[Repair]) -> list[str]:
 
 def _stands(one: Repair) -> str:
     if one.ended:
-        return "ended"
-    return "under way" if one.on else "cut off"
+        return one.state
+    return f"{one.state}, {'under way' if one.on else 'cut off'}"
 
 
 def steps(node: str, events: Sequence[Event]) -> list[str]:
@@ -125,9 +125,7 @@ def ended_lines(found: Sequence[Repair], directory: Path, command: str) -> list[
     lines = []
     for one in found:
         if one.state == "done":
-            lines.append(
-                f"{one.node}: done; it takes jobs again" + (f" ({one.reason})" if one.reason else "")
-            )
+            lines.append(f"{one.node}: done; {one.reason or 'it takes jobs again'}")
         elif not one.ended:
             lines.append(
                 f"{one.node}: cut off in {one.state}; the same command goes on from there: {command}"

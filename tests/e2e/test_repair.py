@@ -1,0 +1,146 @@
+"""A worker is repaired while a job runs elsewhere: nobody else is disturbed, and a repair that is killed goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coldiron.repair.journal import path_of, read
+from coldiron.repair.keep import directory
+from coldiron.repair.machine import ROWS, State
+from coldiron.run.events import Event
+from coldiron.testing.steps import command, environment
+from tests.e2e.siterun import SiteRun
+
+pytestmark = pytest.mark.site
+
+NODE = "cpu01"
+REPAIR_SECONDS = 400
+
+
+def words(run: SiteRun) -> list[str]:
+    """The command that repairs the node; its container's own name stands for a disk's serial."""
+    return [command("coldiron"), "node", "repair", NODE, "-i", str(run.inventory), "--yes", NODE]
+
+
+def repair(run: SiteRun) -> str:
+    """Repair the node and return what was said; a failure fails the test."""
+    finished = subprocess.run(
+        words(run),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+        timeout=REPAIR_SECONDS,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout[-4000:]
+    return finished.stdout
+
+
+def journal(run: SiteRun) -> tuple[Event, ...]:
+    """All that the node's journal says."""
+    return read(path_of(directory(run.inventory), NODE))
+
+
+def killed_in(run: SiteRun, state: State) -> None:
+    """Begin to repair the node, and kill -9 the command as soon as the journal says that ``state`` has begun."""
+    before = len(journal(run))
+    with subprocess.Popen(
+        words(run),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    ) as process:
+        try:
+            end = time.monotonic() + REPAIR_SECONDS
+            while not any(
+                event.kind == "repair_begin" and event.data["state"] == state
+                for event in journal(run)[before:]
+            ):
+                assert process.poll() is None, "it ended before"
+                assert time.monotonic() < end
+                time.sleep(0.2)
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def answered(run: SiteRun) -> None:
+    """Wait until what a killed command had started is gone: it is told, and takes a moment."""
+    end = time.monotonic() + 60
+    mark = f"coldiron_nodes.*{NODE}"
+    while (
+        subprocess.run(["pgrep", "-f", f"ansible-playbook.*{run.inventory}.*{mark}"], check=False).returncode
+        == 0
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def job(converged: SiteRun) -> Iterator[str]:
+    """A long job on another node."""
+    elsewhere = next(worker for worker in converged.workers if worker != NODE)
+    line = f"sbatch --parsable -w {elsewhere} --time=30 --output=/dev/null --wrap 'sleep 1200'"
+    number = converged.as_user(line).strip()
+    for _ in range(30):
+        if "RUNNING" in converged.as_user(f"squeue -h -j {number} -o %T"):
+            break
+        time.sleep(1)
+    yield number
+    converged.as_user(f"scancel {number}")
+
+
+def boots(run: SiteRun) -> dict[str, str]:
+    """The boot of every node but the one that is repaired."""
+    return {host: found["boot"] for host, found in run.identities(f"cluster:!{NODE}").items()}
+
+
+def mark(run: SiteRun) -> Path:
+    """Leave a file on the node's system disk."""
+    path = Path("/var/lib/was-here")
+    run.on(NODE, f"touch {path}")
+    return path
+
+
+def test_a_killed_repair_goes_on_and_nobody_else_is_disturbed(converged: SiteRun, job: str) -> None:
+    before, daemons, written = boots(converged), converged.identities(f"cluster:!{NODE}"), mark(converged)
+    killed_in(converged, State.DEPLOY)
+    answered(converged)
+    said = repair(converged)
+    assert f"{NODE}: done; it takes jobs again" in said
+    converged.site.connections.forget()
+    states = [event.data.get("state") for event in journal(converged) if event.kind == "repair_end"]
+    assert states[-len(ROWS) :] == [row.state for row in ROWS]
+    # It is another system, and it takes jobs; nothing else has been touched.
+    assert converged.site.connections.run(NODE, f"test -e {written}").returncode == 1
+    assert converged.wait_for_state(NODE, ("idle",)) == "idle"
+    assert converged.as_user(f"srun -w {NODE} hostname").strip() == NODE
+    assert boots(converged) == before
+    assert converged.identities(f"cluster:!{NODE}") == daemons
+    assert "RUNNING" in converged.as_user(f"squeue -h -j {job} -o %T")
+
+
+def test_nothing_is_left_to_do_on_it(converged: SiteRun) -> None:
+    record = converged.run("--limit", NODE)
+    assert record.status == 0, record.told()
+    assert record.changed == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", [row.state for row in ROWS])
+def test_a_repair_that_is_killed_in_any_state_comes_to_its_end(converged: SiteRun, state: State) -> None:
+    killed_in(converged, state)
+    answered(converged)
+    assert f"{NODE}: done" in repair(converged)
+    converged.site.connections.forget()
+    assert converged.wait_for_state(NODE, ("idle",)) == "idle"
