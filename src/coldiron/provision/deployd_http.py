@@ -75,6 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "coldiron-deployd"
     sys_version = ""
     timeout = _REQUEST_SECONDS
+    _heard_all = False
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -184,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Wrong(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is")
         if len(length) > 9 or int(length) > LONGEST_BODY:
             raise _Wrong(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LONGEST_BODY} bytes")
+        self._heard_all = True
         data = self.rfile.read(int(length))
         if len(data) != int(length):
             raise ConnectionError
@@ -212,6 +214,11 @@ class _Handler(BaseHTTPRequestHandler):
         log.warning("%s: %d, %s", self._told(), status, why)
         self.close_connection = True
         try:
+            # Who is still sending would get a broken connection in place of the answer.
+            if not self._heard_all:
+                length = self.headers.get("Content-Length", "") if hasattr(self, "headers") else ""
+                if length.isascii() and length.isdigit():
+                    self.rfile.read(min(int(length[:9]), LONGEST_BODY))
             self._send(status, json.dumps({"error": why}) + "\n", "application/json")
         except OSError:
             # It has gone away; there is nobody to tell.
