@@ -1,15 +1,15 @@
 #!/usr/bin/python
 # Apache-2.0 (see LICENSE)
-"""Wait on the provisioner until a machine's deployment has come to a step."""
+"""Wait on the provisioner until a step of a machine's deployment is over."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: deploy_wait
-short_description: Wait until a machine's deployment has come to a step
+short_description: Wait until a step of a machine's deployment is over
 version_added: 0.1.0
 description:
-  - Asks the provisioner, on which it runs, how a machine stands, until it has come to a step, says itself that it
+  - Asks the provisioner, on which it runs, how a machine stands, until a step is behind it, it says itself that it
     failed, or the time is over. The failure names the machine, its last step and the end of its console.
 options:
   node:
@@ -17,7 +17,7 @@ options:
     type: str
     required: true
   step:
-    description: The step to wait for.
+    description: The step whose end is waited for.
     type: str
     required: true
     choices: [up, redeem, disks, partition, stream, system, identity, boot, done]

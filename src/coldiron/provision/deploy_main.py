@@ -162,7 +162,7 @@ class Deployment:
         # It is whole and signed: should the last word not arrive, the disk is still good.
         self._spoilt_if_failed = False
         steps.reach("done", f"no kexec, a reboot instead: {why_not}" if why_not else "")
-        server.done(record)
+        server.done({"serials": [disk.serial or disk.wwn for disk in disks.choice.written]})
         server.close()
         return order.boot == "kexec" and not why_not
 

@@ -20,7 +20,9 @@ from coldiron.provision.watch import STEPS as SHOWN
 
 
 def line(*steps: str, state: str = "running", failed: str = "") -> dict[str, Any]:
-    events = [{"step": step} for step in steps]
+    events = [{"step": step, "failed": ""} for step in steps]
+    if failed:
+        events[-1]["failed"] = failed
     return {
         "node": "cpu01",
         "state": state,
@@ -45,8 +47,12 @@ def test_a_line_is_found_by_name_whatever_the_answer() -> None:
 def test_a_later_step_means_the_earlier_ones() -> None:
     assert not reached(line("ordered", "netboot"), "cpu01", "up")
     assert reached(line("ordered", "up"), "cpu01", "up")
+    assert reached(line("partition"), "cpu01", "disks")
+    # From here on a machine tells what it begins: a step is over with the next one.
     assert reached(line("stream"), "cpu01", "partition")
-    assert not reached(line("partition"), "cpu01", "stream")
+    assert not reached(line("partition", "stream"), "cpu01", "stream")
+    assert reached(line("system"), "cpu01", "stream")
+    assert reached(line("boot", "done"), "cpu01", "boot")
     assert not reached(line("done"), "cpu01", "done")
     assert reached(line("done", state="done"), "cpu01", "done")
 
@@ -70,7 +76,10 @@ def test_a_machine_that_refuses_is_not_waited_for() -> None:
     ],
 )
 def test_a_machine_that_hangs_is_named_with_its_last_step(steps: tuple[str, ...], words: str) -> None:
-    assert hanging(line(*steps), "cpu01", "system", 600) == f"cpu01 hangs: no `system` within 600 s; {words}"
+    assert (
+        hanging(line(*steps), "cpu01", "system", 600)
+        == f"cpu01 hangs: `system` was not over within 600 s; {words}"
+    )
     assert hanging(None, "cpu01", "up", 5).startswith("cpu01 hangs")
 
 
@@ -78,7 +87,8 @@ def test_the_end_of_a_console_has_no_escapes_and_no_token(tmp_path: Path) -> Non
     console = tmp_path / "console.log"
     lines = [f"line {number}" for number in range(40)]
     console.write_text(
-        "\n".join(lines) + "\n\x1b[2J\x1b[01;1Hkernel coldiron.node=a coldiron.token=s3cret x\r\n\n\x07end\xff"
+        "\n".join(lines)
+        + "\n\x1b[2J\x1b[01;1Hkernel coldiron.node=a coldiron.token=s3cret x\r\n\n\x07end\xff"
     )
     found = tail(console)
     assert len(found) == 12

@@ -33,7 +33,10 @@ NODE = Node(
     subnet="10.77.8.0/24",
     mac="02:CD:08:00:00:31",
     firmware="bios",
-    disks=({"use": "system", "serial": ["SYS1"], "size_gb": 10.0, "count": 1}, {"use": "data", "serial": ["DATA1"]}),
+    disks=(
+        {"use": "system", "serial": ["SYS1"], "size_gb": 10.0, "count": 1},
+        {"use": "data", "serial": ["DATA1"]},
+    ),
     gateway="10.77.8.254",
     serial="CHASSIS1",
 )
@@ -49,7 +52,7 @@ def test_an_order_is_one_that_machines_read() -> None:
 
 
 def test_an_order_wants_a_mac_and_a_system_disk() -> None:
-    with pytest.raises(ColdironError, match="cpu01 has no `mac` in cluster.yml"):
+    with pytest.raises(ColdironError, match=r"cpu01 has no `mac` in cluster\.yml"):
         make_order(replace(NODE, mac=""), Wishes(), IMAGE)
     with pytest.raises(ColdironError, match="no disk for its system"):
         make_order(replace(NODE, disks=[{"use": "data", "serial": ["D"]}]), Wishes(), IMAGE)
@@ -78,7 +81,9 @@ def test_a_consent_is_of_the_node_that_names_the_serial() -> None:
 
 def test_an_identity_is_one_that_machines_read_and_needs_a_key_to_log_in_with() -> None:
     wishes = Wishes(
-        authorized_keys=[KEY], files={"/etc/motd": {"text": "hello\n"}}, hosts={"head01": "10.77.8.1", "cpu01": "x"}
+        authorized_keys=[KEY],
+        files={"/etc/motd": {"text": "hello\n"}},
+        hosts={"head01": "10.77.8.1", "cpu01": "x"},
     )
     identity = make_identity(NODE, wishes, {"ed25519": PRIVATE})
     assert parse_identity(identity.as_dict()) == identity
@@ -89,7 +94,9 @@ def test_an_identity_is_one_that_machines_read_and_needs_a_key_to_log_in_with() 
 
 
 def test_the_boot_nic_has_its_address_until_role_network_says_more() -> None:
-    text = network_files(replace(NODE, name_servers=["10.77.8.1"]))["/etc/systemd/network/10-coldiron.network"]
+    text = network_files(replace(NODE, name_servers=["10.77.8.1"]))[
+        "/etc/systemd/network/10-coldiron.network"
+    ]
     assert text.splitlines() == [
         "[Match]",
         "MACAddress=02:cd:08:00:00:31",
@@ -101,23 +108,29 @@ def test_the_boot_nic_has_its_address_until_role_network_says_more() -> None:
         "LinkLocalAddressing=no",
         "IPv6AcceptRA=no",
     ]
-    own = make_identity(NODE, Wishes(authorized_keys=[KEY], network={"/etc/systemd/network/x.network": "x"}), {})
+    own = make_identity(
+        NODE, Wishes(authorized_keys=[KEY], network={"/etc/systemd/network/x.network": "x"}), {}
+    )
     assert list(own.network) == ["/etc/systemd/network/x.network"]
     assert hosts_file(NODE, {}).startswith("127.0.0.1 localhost\n")
 
 
 def test_the_public_half_of_a_key_is_read_or_made(tmp_path: Path) -> None:
     key = tmp_path / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "me", "-f", key], check=True, timeout=20)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "me", "-f", key], check=True, timeout=20
+    )
     beside = public_key(key)
     (tmp_path / "id.pub").unlink()
     assert public_key(key).split()[:2] == beside.split()[:2]
     with pytest.raises(ColdironError, match="its public half cannot be told"):
         public_key(tmp_path / "none")
     locked = tmp_path / "locked"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "word word", "-f", locked], check=True, timeout=20)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "word word", "-f", locked], check=True, timeout=20
+    )
     (tmp_path / "locked.pub").unlink()
-    with pytest.raises(ColdironError, match="write deploy_authorized_keys, or put locked.pub beside it"):
+    with pytest.raises(ColdironError, match=r"write deploy_authorized_keys, or put locked\.pub beside it"):
         public_key(locked)
 
 

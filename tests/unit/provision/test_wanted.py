@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Cluster:
 def test_machines_are_those_with_a_bmc(cluster: Cluster) -> None:
     assert [node.name for node in wanted.machines(cluster)] == ["cpu01", "cpu02", "cpu03"]
     wanted.check(cluster, ["cpu01"])
-    with pytest.raises(ColdironError, match=r"head01 cannot be installed from here: it has platform metal and no `bmc`"):
+    with pytest.raises(ColdironError, match=r"head01 cannot be installed from here: .* metal and no `bmc`"):
         wanted.check(cluster, ["head01"])
     with pytest.raises(ColdironError, match=r"has no node `cpu09`"):
         wanted.check(cluster, ["cpu09"])
@@ -86,7 +86,9 @@ def test_a_machine_with_a_record_needs_its_serial(cluster: Cluster) -> None:
 
 
 def test_a_serial_that_is_nobodys_is_refused_unless_a_rule_describes(cluster: Cluster) -> None:
-    with pytest.raises(ColdironError, match=r"--yes D1: no disk of cpu01 that would be written has this serial"):
+    with pytest.raises(
+        ColdironError, match=r"--yes D1: no disk of cpu01 that would be written has this serial"
+    ):
         wanted.consent(wanted.asked(cluster, ["cpu01"], {}), ["D1"], None)
     assert wanted.consent(wanted.asked(cluster, ["cpu03"], {}), ["ANY"], None) == ["ANY"]
 

@@ -39,7 +39,9 @@ def test_until_a_machine_begins_the_run_is_shown_as_it_is() -> None:
 
 def test_machines_go_through_the_steps_each_by_itself() -> None:
     steps = Steps(["cpu01", "cpu02"])
-    steps.view(state(cpu01=("deploy", "Deploy | Ensure the provisioner has the machine's order", 10.0), cpu02=None))
+    steps.view(
+        state(cpu01=("deploy", "Deploy | Ensure the provisioner has the machine's order", 10.0), cpu02=None)
+    )
     steps.view(state(cpu01=("bmc", "Bmc | Boot the machine once", 11.0), cpu02=None))
     drawn = steps.view(
         state(

@@ -1,0 +1,226 @@
+"""From power-off to a Slurm job on machines with firmware and a BMC, and back after a disk died. In their order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from coldiron.testing.steps import environment
+from tests.metal.site import Metal
+
+pytestmark = pytest.mark.metal
+
+BIOS, UEFI = "gpu01", "gpu02"
+MACHINES = (BIOS, UEFI)
+# Emulated machines are slow, more so side by side: seconds for a whole site from power-off.
+SITE_SECONDS = 1500
+REPAIR_SECONDS = 1200
+DATA = "/dev/disk/by-id/virtio-DATA-GPU01"
+MARK = "data that nobody may lose"
+
+
+def job(metal: Metal, node: str, *words: str, run: str, seconds: float = 120) -> str:
+    """Run a step of one ordinary user on one node and return what it printed."""
+    return metal.as_user(f"srun -w {node} -t 5 {' '.join(words)} {run}", timeout=seconds)
+
+
+def test_the_machines_are_off_and_their_disks_empty(metal: Metal) -> None:
+    for name in MACHINES:
+        machine = metal.machine(name)
+        assert (machine["state"], machine["bmc_state"]) == ("off", "running")
+    assert {metal.machine(BIOS)["firmware"], metal.machine(UEFI)["firmware"]} == {"bios", "uefi"}
+
+
+def test_a_dry_run_names_images_and_disks(metal: Metal) -> None:
+    told = metal.coldiron("provision", "--dry-run", *MACHINES)
+    assert "disk SYSTEM-GPU01: written if it is blank, else refused" in told
+    assert "DATA-GPU01" not in told
+
+
+def test_the_site_comes_from_power_off(metal: Metal) -> None:
+    record = metal.run(timeout=SITE_SECONDS)
+    metal.converged = record.status == 0
+    assert record.status == 0, record.told()
+    for name in MACHINES:
+        print(name, metal.times(name))
+
+
+def test_a_job_runs_on_each_machine(metal: Metal) -> None:
+    answer = metal.as_user("srun -N 2 --ntasks-per-node=1 -t 5 hostname", timeout=180)
+    assert sorted(answer.split()) == sorted(MACHINES)
+
+
+def test_homes_are_mounted_by_the_kernel(metal: Metal) -> None:
+    assert job(metal, BIOS, run="stat -f -c %T /home/alice").strip() == "nfs"
+    job(metal, UEFI, run="touch /home/alice/from-the-job")
+    metal.on(metal.head, "test -e /home/alice/from-the-job")
+
+
+@pytest.mark.parametrize("node", MACHINES)
+def test_memory_over_the_limit_is_killed(metal: Metal, node: str) -> None:
+    login = metal.site.hosts("slurm_login")[0]
+    hungry = "python3 -c 'x = bytearray(300 << 20); print(len(x))'"
+    line = f'runuser -l alice -c "srun -w {node} -t 5 --mem=60M {hungry}"'
+    done = metal.site.connections.run(login, line, timeout=180)
+    assert done.returncode != 0
+    assert "oom" in done.stderr.lower() or "out of memory" in done.stderr.lower(), done.stderr
+
+
+@pytest.mark.parametrize("node", MACHINES)
+def test_a_gpu_that_was_not_granted_cannot_be_opened(metal: Metal, node: str) -> None:
+    look = "sh -c 'true < /dev/nvidia0 && echo open || echo closed'"
+    assert job(metal, node, "--mem=100M", "--gres=gpu:1", run=f'"{look}"').strip().endswith("open")
+    assert job(metal, node, "--mem=100M", run=f'"{look}"').strip().endswith("closed")
+
+
+def test_a_data_disk_gets_data(metal: Metal) -> None:
+    metal.on(BIOS, f"mkfs.ext4 -q {DATA} && mount {DATA} /mnt && echo '{MARK}' > /mnt/mark && umount /mnt")
+
+
+def test_the_second_run_changes_nothing(metal: Metal) -> None:
+    record = metal.run(timeout=SITE_SECONDS)
+    assert record.status == 0, record.told()
+    assert record.restless == {}, record.told()
+
+
+def test_no_secret_is_where_it_must_not_be(metal: Metal) -> None:
+    """The site's own secrets and the machines' keys: not in the web root, the process list, the consoles."""
+    vault = subprocess.run(
+        ["ansible-vault", "view", "--vault-password-file", ".vault-password", "group_vars/all/vault.yml"],
+        cwd=metal.inventory, capture_output=True, text=True, env=environment(), check=True, timeout=60,
+    ).stdout  # fmt: skip
+    # Keys are looked for by their middle: a line of its own, whatever wraps it.
+    canaries = {
+        line for value in yaml.safe_load(vault).values() if isinstance(value, str) for line in lines(value)
+    }
+    for name in MACHINES:
+        canaries |= lines(metal.on(metal.head, f"cat /var/lib/coldiron/host-keys/{name}"))
+    assert len(canaries) > 6
+    public = lines(yaml.safe_load(vault)["coldiron_ca_certificate"])
+    wanted = "\n".join(sorted(canaries - public))
+    metal.on(metal.head, f"cat > /root/canaries <<'END'\n{wanted}\nEND\nchmod 0600 /root/canaries")
+    found = metal.on(
+        metal.head,
+        "grep -rlF -f /root/canaries /srv/coldiron /var/www /usr/share/nginx /srv/tftp 2>/dev/null; "
+        "ps axww -o args | grep -F -f /root/canaries | grep -v grep; "
+        "journalctl -q --no-pager | grep -cF -f /root/canaries | grep -v '^0$'; rm /root/canaries",
+        timeout=120,
+    )
+    assert found.strip() == ""
+    for name in MACHINES:
+        console = metal.console(name)
+        assert console
+        assert not [canary for canary in canaries - public if canary in console]
+        assert "coldiron.token" not in metal.on(
+            name, "cat /proc/cmdline /etc/default/grub /boot/grub/grub.cfg"
+        )
+
+
+def lines(text: str) -> set[str]:
+    """The lines of a secret that could give it away."""
+    return {line for line in text.splitlines() if len(line) >= 16 and not line.startswith("-----")}
+
+
+def answer(metal: Metal, url: str, *words: str) -> tuple[int, str]:
+    """What the provisioner answers to curl: its status, and the text."""
+    address = metal.site.hostvars(metal.head)["coldiron_address"]
+    done = metal.on(
+        metal.head,
+        f"curl -sk -o /tmp/answer -w '%{{http_code}}' {' '.join(words)} {url.format(address=address)}; "
+        "echo; cat /tmp/answer; rm -f /tmp/answer",
+    )
+    code, _, text = done.partition("\n")
+    return int(code), text
+
+
+def test_who_has_no_order_is_told_to_boot_from_disk(metal: Metal) -> None:
+    mac = metal.machine(BIOS)["mac"].replace(":", "-")
+    code, text = answer(metal, f"http://{{address}}/boot/{mac}.ipxe")
+    assert (code, "sanboot" in text) == (200, True)
+    assert "token" not in text
+
+
+def test_a_secret_is_not_given_over_plain_http(metal: Metal) -> None:
+    code, text = answer(
+        metal, f"http://{{address}}/api/v1/nodes/{BIOS}/redeem", "-X POST", "-H 'Authorization: Bearer x'"
+    )
+    assert code == 403
+    assert "BEGIN" not in text
+
+
+@pytest.mark.parametrize("token", ["wrong", "used", "foreign", "expired"])
+def test_a_token_opens_once_for_its_node_and_for_a_while(metal: Metal, token: str) -> None:
+    """The order is placed as role deploy does; the machine is left alone, so a script is fetched in its place."""
+    order(metal, BIOS)
+    try:
+        mac = metal.machine(BIOS)["mac"].replace(":", "-")
+        _, script = answer(metal, f"http://{{address}}/boot/{mac}.ipxe")
+        given = re.search(r"coldiron\.token=(\S+)", script)
+        assert given, script
+        text, node = given[1], BIOS
+        if token == "wrong":
+            text = "A" * len(text)
+        if token == "foreign":
+            node = UEFI
+        if token == "used":
+            assert redeem(metal, BIOS, text)[0] == 200
+        if token == "expired":
+            metal.on(
+                metal.head,
+                "python3 - <<'END'\nimport json, pathlib\n"
+                "path = pathlib.Path('/var/lib/coldiron/deploy/tokens/tokens.json')\n"
+                "data = json.loads(path.read_text())\n"
+                "for entry in data['tokens']: entry['expires'] = 1.0\n"
+                "path.write_text(json.dumps(data))\nEND",
+            )
+        code, refusal = redeem(metal, node, text)
+        assert code in (401, 403), refusal
+        assert text not in refusal
+    finally:
+        metal.deployd("cancel", BIOS)
+
+
+def redeem(metal: Metal, node: str, token: str) -> tuple[int, str]:
+    """Show a token to the provisioner."""
+    return answer(
+        metal,
+        f"https://{{address}}:8443/api/v1/nodes/{node}/redeem",
+        "-X POST",
+        f"-H 'Authorization: Bearer {token}'",
+    )
+
+
+def order(metal: Metal, node: str) -> None:
+    """Place an order, and do not boot the machine."""
+    play = metal.scratch / "order.yml"
+    play.write_text(
+        "- hosts: bare_metal\n  gather_facts: false\n  tasks:\n    - ansible.builtin.include_role:\n"
+        "        {name: coldiron.cluster.deploy, tasks_from: order, rolespec_validate: false}\n",
+        encoding="utf-8",
+    )
+    done = metal.playbook(play, "-l", node)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_wiped_disk_is_repaired_while_jobs_run_elsewhere(metal: Metal) -> None:
+    keys = metal.on(BIOS, "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    other = metal.boot_id(UEFI)
+    steady = metal.as_user(f"sbatch --parsable -w {UEFI} -t 60 --wrap 'sleep 3000'").strip()
+    metal.on(BIOS, "systemctl poweroff")
+    metal.wait_until_off(BIOS)
+    metal.wipe_system_disk(BIOS)
+    metal.site.connections.forget()
+    refused = metal.coldiron("node", "repair", BIOS, seconds=60, code=3)
+    assert "SYSTEM-GPU01" in refused
+    metal.coldiron("node", "repair", BIOS, "--yes", "SYSTEM-GPU01", seconds=REPAIR_SECONDS)
+    print(BIOS, metal.times(BIOS))
+    assert job(metal, BIOS, "--mem=100M", run="hostname", seconds=180).strip() == BIOS
+    assert metal.on(BIOS, f"mount -o ro {DATA} /mnt && cat /mnt/mark && umount /mnt").strip() == MARK
+    # The same host key, though the disk that had it is gone.
+    assert metal.on(BIOS, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()[:2] == keys.split()[:2]
+    assert metal.boot_id(UEFI) == other
+    assert metal.as_user(f"squeue -h -j {steady} -o %T").strip() == "RUNNING"
+    metal.as_user(f"scancel {steady}")
