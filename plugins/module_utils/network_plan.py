@@ -177,6 +177,22 @@ def plan(files: Mapping[str, str], wanted: Sequence[Wanted], facts: Facts, made:
     )  # fmt: skip
 
 
+def touched(todo: Plan, wanted: Sequence[Wanted], facts: Facts) -> list[str]:
+    """The interfaces that are there and that a plan concerns, by the kernel's names; what it deletes aside."""
+    changed = {*todo.write, *todo.remove}
+    names = names_of(wanted, facts.links)
+    found = {*todo.reconfigure}
+    for name in names:
+        # netplan has one file for all.
+        own = [path for path in changed if f"-{name}." in path or path.endswith("/90-coldiron.yaml")]
+        if own:
+            found.add(names[name])
+    for one in wanted:
+        if {one["bond"], one["parent"]} & {*todo.delete, *todo.made}:
+            found.add(names[one["name"]])
+    return sorted({str(link["ifname"]) for link in facts.links} & found - {*todo.delete})
+
+
 def switch_commands(backend: str, delete: Sequence[str], reconfigure: Sequence[str]) -> str:
     """What makes the daemon take the files in place: the shell's lines. Only what is named is touched."""
     quoted = [shlex.quote(name) for name in delete]
@@ -220,7 +236,9 @@ def kernel_commands(facts: Facts, names: Iterable[str]) -> str:
             if way.get("dev") == name and way.get("gateway"):
                 metric = f" metric {int(way['metric'])}" if way.get("metric") else ""
                 family = "-6" if ":" in way["gateway"] else "-4"
-                lines.append(f"ip {family} route replace {way['dst']} via {way['gateway']} {device}{metric}")
+                lines.append(
+                    f"ip {family} route replace {way['dst']} via {way['gateway']} {device}{metric} proto static"
+                )
     return "".join(f"{line}\n" for line in lines)
 
 

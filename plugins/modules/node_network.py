@@ -209,11 +209,7 @@ class Node:
             os.makedirs(os.path.dirname(f"{staged}/old{path}"), exist_ok=True)
             shutil.copy2(path, f"{staged}/old{path}")
         backend = self.given["backend"]
-        touched = net.names_of(self.given["wanted"], facts.links)
-        known = {link["ifname"] for link in facts.links}
-        back = sorted({name for name in touched.values() if name in known} - set(todo.delete))
-        if not todo.write and not todo.remove:
-            back = list(todo.reconfigure)
+        back = net.touched(todo, self.given["wanted"], facts)
         undo = net.switch_commands(backend, todo.made, back)
         new = [path for path in todo.write if path not in facts.files]
         saved = f"{net.STATE}/undoing/old"
