@@ -62,6 +62,13 @@ SPEC: dict[str, dict[str, Any]] = {
 }
 
 
+class Hidden(str):
+    """A password: Ansible's debug log prints a module's arguments by their repr."""
+
+    def __repr__(self) -> str:
+        return "'…'"
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Reads the task, hands over to coldiron.provision, and runs the kept modules for it."""
 
@@ -108,11 +115,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _call(self, module: str, arguments: dict[str, Any], reads: bool) -> Mapping[str, Any]:
         """Run a kept module; one that only reads runs in check mode too, since its answer is what is compared."""
         task = self._task
+        hidden = {name: Hidden(arguments[name]) for name in ("password", "url_password") if name in arguments}
         before = task.check_mode
         task.check_mode = before and not reads
         try:
             result: Mapping[str, Any] = self._execute_module(
-                module_name=module, module_args=arguments, task_vars=self._variables
+                module_name=module, module_args={**arguments, **hidden}, task_vars=self._variables
             )
         finally:
             task.check_mode = before

@@ -31,6 +31,8 @@ _TOLD: Final = (
     (r"BIOS Setup", "BiosSetup"),
 )
 _POWER: Final = {"PowerOn": "on", "PowerGracefulShutdown": "soft", "PowerForceOff": "off"}
+# What IPMI has, as Redfish calls it.
+_RESETS: Final = ("On", "ForceOff", "GracefulShutdown")
 # The longest password of IPMI 2.0, in bytes.
 _LONGEST: Final = 20
 # Seconds that ipmitool waits for a packet, and how often it sends one again.
@@ -67,15 +69,22 @@ class Ipmi:
         self._run = runner
         self._says_valid = False
 
-    def facts(self, *, asset: bool = False, bios: bool = False, order: bool = False) -> Facts:
+    def facts(
+        self, *, asset: bool = False, bios: bool = False, order: bool = False, resets: bool = False
+    ) -> Facts:
         """Power and boot override; ``asset`` adds what the FRU says. IPMI knows no BIOS attributes and no order."""
-        del bios, order
+        del bios, order, resets
         said = self._ask("chassis", "power", "status")
         power = re.search(r"Chassis Power is (on|off)", said)
         if not power:
             raise trouble(self.where, "TypeError: chassis power status")
         override = self._override(self._ask("chassis", "bootparam", "get", "5"))
-        return Facts(power[1].capitalize(), override=override, asset=self._asset() if asset else Asset())
+        return Facts(
+            power[1].capitalize(),
+            override=override,
+            asset=self._asset() if asset else Asset(),
+            resets=_RESETS,
+        )
 
     def send(self, step: Step) -> None:
         """Carry out one step of a plan."""

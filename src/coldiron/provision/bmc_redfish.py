@@ -24,6 +24,8 @@ URI: Final = "ansible.builtin.uri"
 # Pages of a log that are read; a log that is longer is cut, and says so.
 _PAGES: Final = 20
 _PORT: Final = 443
+# Parts of redfish_info's answer, and the link that a system has which has such a part.
+_PARTS: Final = (("nic", "EthernetInterfaces"), ("bios_attribute", "Bios"))
 # Health as ipmitool calls the state of a sensor, so that one rule reads both.
 _STATES: Final = {"OK": "ok", "Warning": "nc", "Critical": "cr"}
 
@@ -43,17 +45,24 @@ class Redfish:
         self._base = host if port in (0, _PORT) else f"{host}:{port}"
         self._system = ""
 
-    def facts(self, *, asset: bool = False, bios: bool = False, order: bool = False) -> Facts:
-        """What the BMC says now. ``asset`` adds NICs and reset types, ``bios`` and ``order`` what their names say."""
+    def facts(
+        self, *, asset: bool = False, bios: bool = False, order: bool = False, resets: bool = False
+    ) -> Facts:
+        """What the BMC says now. ``asset`` adds the NICs, ``bios``, ``order`` and ``resets`` what their names say."""
         commands = ["GetSystemInventory", "GetBootOverride"]
         commands += ["GetNicInventory"] if asset else []
         commands += ["GetBiosAttributes"] if bios else []
         commands += ["GetBootOrder"] if order else []
         facts = self._info("Systems", commands)
-        self._no_part_missing(facts, None)
+        if _unanswered(facts, "system"):
+            raise self._in_part("system")
         self._system = _system_of(facts)
-        resource = self._get(self._system) if asset or bios or order else None
-        self._no_part_missing(facts, resource)
+        missing = [(name, key) for name, key in _PARTS if _unanswered(facts, name)]
+        resource = self._get(self._system) if bios or resets or missing else None
+        for name, key in missing:
+            # What was refused for the moment and what is not there look alike to the module.
+            if resource is not None and key in resource:
+                raise self._in_part(name)
         settings = self._settings(resource) if bios and resource else None
         return read_facts({**facts, **(self._registry() if bios else {})}, settings, resource)
 
@@ -153,15 +162,8 @@ class Redfish:
             raise trouble(self.where, said, self._password)
         return result
 
-    def _no_part_missing(self, facts: Mapping[str, Any], resource: Mapping[str, Any] | None) -> None:
-        """Tell a part that was not answered from one that is not there; the module tells both alike."""
-        wanted = [("system", True)]
-        if resource is not None:
-            wanted += [("nic", "EthernetInterfaces" in resource), ("bios_attribute", "Bios" in resource)]
-        for fact, there in wanted:
-            part = facts.get(fact)
-            if there and isinstance(part, Mapping) and part.get("ret") is False:
-                raise Trouble(self.where.told(f"it answers only in part ({fact} is missing)"), passing=True)
+    def _in_part(self, name: str) -> Trouble:
+        return Trouble(self.where.told(f"it answers only in part ({name} is missing)"), passing=True)
 
     def _settings(self, resource: Mapping[str, Any]) -> dict[str, Any] | None:
         """The resource of BIOS values that wait for a start; None where the BMC has none."""
@@ -190,6 +192,11 @@ class Redfish:
                 yield self._get(str(entry["@odata.id"])) if lone else entry
             uri = str(page.get("Members@odata.nextLink") or "")
         yield {"Severity": "OK", "Message": f"coldiron: the log goes on; {_PAGES} pages were read"}
+
+
+def _unanswered(facts: Mapping[str, Any], name: str) -> bool:
+    part = facts.get(name)
+    return isinstance(part, Mapping) and part.get("ret") is False
 
 
 def _system_of(facts: Mapping[str, Any]) -> str:

@@ -17,8 +17,6 @@ from coldiron.provision.bmc_trouble import Where
 from coldiron.provision.bmc_work import Done, Patience, Work, check_asset
 
 Around = Callable[[dict[str, str]], AbstractContextManager[None]]
-# States that switch, boot or configure a machine: first it has to be the one that was meant.
-_ACTS = ("on", "off", "cycled", "booted_once", "boots_from_disk", "configured")
 
 
 @dataclass
@@ -89,32 +87,36 @@ def _asked(given: Mapping[str, Any], where: Where, bmc: Redfish | Ipmi, check: b
         texts = work.patiently(bmc.logs if state == "events" else lambda: {"sensors.txt": bmc.sensors()})
         files = bmc_output.write(given["directory"], texts, where, check)
         return Found(Done(bool(files)), _count(where.node, texts, state), files=files)
-    if state in _ACTS or state == "facts":
-        asset = work.facts(asset=True)
-        check_asset(asset, where, given["serial"], given["mac"])
-    done = _done(given, work, asset)
+    wanted = Wanted(given["attributes"], tuple(given["boot_order"]) or None)
+    declares = state == "configured"
+    asset = work.facts(
+        asset=True,
+        bios=declares and bool(wanted.attributes),
+        order=declares and wanted.boot_order is not None,
+    )
+    check_asset(asset, where, given["serial"], given["mac"])
+    done = _done(given, work, asset, wanted)
     found = Found(done, _message(given, done), facts=_data(done.facts, asset))
-    if done.proof and done.proof.outcome != "took":
+    if done.proof and done.proof.outcome != "took" and given["cycle"]:
         found.warnings.append(f"{where.node}: {done.proof.why}")
     return found
 
 
-def _done(given: Mapping[str, Any], work: Work, asset: Facts) -> Done:
+def _done(given: Mapping[str, Any], work: Work, found: Facts, wanted: Wanted) -> Done:
     state = given["state"]
     if state == "on":
-        return work.on()
+        return work.on(found)
     if state == "off":
-        return work.off()
+        return work.off(found)
     if state == "cycled":
-        return work.cycle()
+        return work.cycle(found)
     if state == "booted_once":
-        return work.boot_once(given["target"], cycle=given["cycle"])
+        return work.boot_once(found, given["target"], cycle=given["cycle"])
     if state == "boots_from_disk":
-        return work.boot_disk()
+        return work.boot_disk(found)
     if state == "configured":
-        order = tuple(given["boot_order"]) or None
-        return work.configure(Wanted(given["attributes"], order), may_reboot=given["may_reboot"])
-    return Done(facts=asset)
+        return work.configure(found, wanted, may_reboot=given["may_reboot"])
+    return Done(facts=found)
 
 
 def _trusted(given: Mapping[str, Any], where: Where, check: bool) -> Found:

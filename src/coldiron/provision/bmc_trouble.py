@@ -98,7 +98,7 @@ def trouble(where: Where, said: str, secret: str = "") -> Trouble:
         if re.search(pattern, said, re.IGNORECASE):
             told = words.format(
                 user=shown(where.user),
-                credentials=shown(where.credentials or "bmc_user and bmc_password"),
+                credentials=shown(where.credentials) or "bmc_user` and `bmc_password",
                 address=shown(where.address),
                 ca=f"`{shown(where.ca)}`" if where.ca else "this machine",
                 learn=f"ansible-playbook playbooks/bmc.yml -e bmc_task=trust --limit {where.node}",

@@ -7,7 +7,7 @@ passes (a busy BMC, a lost packet) is tried again a few times; a write only once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -29,7 +29,9 @@ class Bmc(Protocol):
 
     where: Where
 
-    def facts(self, *, asset: bool = False, bios: bool = False, order: bool = False) -> Facts:
+    def facts(
+        self, *, asset: bool = False, bios: bool = False, order: bool = False, resets: bool = False
+    ) -> Facts:
         """What it says now; the parts that cost requests of their own only where they are asked for."""
 
     def send(self, step: Step) -> None:
@@ -83,27 +85,28 @@ class Work:
         self._sleep = sleep
         self._now = now
 
-    def facts(self, *, asset: bool = False, bios: bool = False, order: bool = False) -> Facts:
+    def facts(
+        self, *, asset: bool = False, bios: bool = False, order: bool = False, resets: bool = False
+    ) -> Facts:
         """The facts, asked for again while what is wrong may pass."""
-        return self.patiently(lambda: self._bmc.facts(asset=asset, bios=bios, order=order))
+        return self.patiently(lambda: self._bmc.facts(asset=asset, bios=bios, order=order, resets=resets))
 
-    def on(self) -> Done:
-        """The machine has power."""
-        done = self._power("On")
+    def on(self, found: Facts) -> Done:
+        """The machine has power. ``found``, here and below, are its facts as they were read just now."""
+        done = self._power(found, "On")
         if done.changed and not self._check:
             done.facts = self._switch("PowerOn", "On", self._patience.power)
         return done
 
-    def off(self) -> Done:
+    def off(self, found: Facts) -> Done:
         """The machine is off: it is asked to shut down, and where that is allowed its power is cut after the grace."""
-        done = self._power("Off")
+        done = self._power(found, "Off")
         if done.changed and not self._check:
             done.facts = self._off(done.facts, done.told)
         return done
 
-    def cycle(self) -> Done:
+    def cycle(self, found: Facts) -> Done:
         """The machine has been off and has power again."""
-        found = self.facts(asset=True)
         done = Done(True, facts=found, before={"power": found.power}, after={"power": "On, newly started"})
         if not self._check:
             if found.power != "Off":
@@ -111,16 +114,15 @@ class Work:
             done.facts = self._switch("PowerOn", "On", self._patience.power)
         return done
 
-    def boot_once(self, target: str, *, cycle: bool = True) -> Done:
+    def boot_once(self, found: Facts, target: str, *, cycle: bool = True) -> Done:
         """One boot from ``target``, at once where ``cycle``: off, set, seen to be set, on, and proof that it took.
 
         It is set while the machine is off, since a BMC may forget what was set long before a start. Raises Trouble
         where the BMC does not keep what was set.
         """
-        found = self.facts(asset=True)
-        steps = plan(found, Wanted(boot_once=target)).steps if target != "None" else ()
         if target == "None":
-            return self.boot_disk()
+            return self.boot_disk(found)
+        steps = plan(found, Wanted(boot_once=target)).steps
         done = Done(True, facts=found, before=_boot(found), after={"boot": f"{target} (Once)"})
         if not cycle:
             done.changed = bool(steps)
@@ -135,14 +137,13 @@ class Work:
             return done
         # It was off when this was read: whatever the BMC says of an earlier start is no sign of a lost one.
         armed = replace(armed, started="")
-        self._switch("PowerOn", "On", self._patience.power)
+        started = self._switch("PowerOn", "On", self._patience.power)
         done.told.append("power on")
-        done.facts, done.proof = self._proof(armed, target)
+        done.facts, done.proof = self._proof(armed, started, target)
         return done
 
-    def boot_disk(self) -> Done:
+    def boot_disk(self, found: Facts) -> Done:
         """From now on the machine starts from its disk: no override is left but one to the disk."""
-        found = self.facts()
         override = found.override
         done = Done(facts=found, before=_boot(found), after=_boot(found))
         if override is None or not override.active or override.target == _DISK:
@@ -169,10 +170,8 @@ class Work:
         done.told.append("starts from its disk")
         return done
 
-    def configure(self, wanted: Wanted, *, may_reboot: bool = False) -> Done:
+    def configure(self, found: Facts, wanted: Wanted, *, may_reboot: bool = False) -> Done:
         """BIOS attributes and boot order as declared; at most one restart, and only where it may be."""
-        parts = {"bios": bool(wanted.attributes), "order": wanted.boot_order is not None}
-        found = self.facts(asset=True, **parts)
         intended = plan(found, wanted, may_reboot=may_reboot, force=self._force)
         restart = any(step.command.startswith("Power") for step in intended.steps)
         done = Done(bool(intended.steps), facts=found, waits=intended.waits)
@@ -188,14 +187,14 @@ class Work:
                 self._off(found, done.told)
             self._switch("PowerOn", "On", self._patience.power)
         if intended.steps:
-            done.facts = self._as_declared(wanted, parts, started=restart)
+            done.facts = self._as_declared(wanted, started=restart)
         return done
 
-    def _as_declared(self, wanted: Wanted, parts: Mapping[str, bool], *, started: bool) -> Facts:
+    def _as_declared(self, wanted: Wanted, *, started: bool) -> Facts:
         """The facts once they are as declared, or staged to be; a BIOS takes its time after a start."""
         end = self._now() + (self._patience.proof if started else 0)
         while True:
-            found = self.facts(**parts)
+            found = self.facts(bios=bool(wanted.attributes), order=wanted.boot_order is not None)
             left = plan(found, wanted)
             missing = [step.why for step in left.steps] + list(left.waits if started else ())
             if not missing:
@@ -219,24 +218,25 @@ class Work:
             )
         return armed
 
-    def _proof(self, armed: Facts, target: str) -> tuple[Facts, Proof]:
+    def _proof(self, armed: Facts, found: Facts, target: str) -> tuple[Facts, Proof]:
         """What came of the boot: read until the override is used up, stays for good, or the time is over."""
         end = self._now() + self._patience.proof
         while True:
-            found = self.facts()
             proof = prove_boot(armed, found, target)
             if proof.outcome != "waits" or self._now() >= end:
                 return found, proof
             self._sleep(self._patience.pause)
+            found = self.facts()
 
-    def _power(self, wanted: str) -> Done:
-        found = self.facts(asset=True)
+    def _power(self, found: Facts, wanted: str) -> Done:
         # The plan refuses where the power is unknown, rather than to switch blindly.
         steps = plan(found, Wanted(power="on" if wanted == "On" else "off")).steps
         return Done(bool(steps), facts=found, before={"power": found.power}, after={"power": wanted})
 
     def _off(self, found: Facts, told: list[str]) -> Facts:
         """Switch off by the book, and by force where it may be. ``found`` says which ways there are."""
+        if not found.resets:
+            found = self.facts(resets=True)
         gentle = not found.resets or "GracefulShutdown" in found.resets
         if gentle and self._patience.grace > 0:
             try:
