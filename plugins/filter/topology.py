@@ -40,7 +40,7 @@ GROUPS = {
 ROLES = (
     ("networked", ("network",)),
     ("nodes", ("base", "dns", "time", "users", "nfs")),
-    ("netboot_servers", ("netboot",)),
+    ("netboot_servers", ("netboot", "image")),
     ("slurm", ("slurm_common", "munge")),
     ("mariadb", ("mariadb",)),
     ("slurm_dbds", ("slurm_dbd",)),

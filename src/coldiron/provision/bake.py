@@ -148,7 +148,7 @@ class Baker:
             self._step("root", lambda: self._make_root(recipe, work, root, log, group))
             self._step("roles", lambda: self._install(wanted, root, chroot, log, group))
             manifest_parts = self._step("finish", lambda: self._finish(wanted, recipe, root, chroot))
-            self._step("sbom", lambda: self._sbom(root, work / SBOM, recipe.archive.epoch))
+            self._step("sbom", lambda: self._sbom(["--root", str(root)], work / SBOM, recipe.archive.epoch))
             self._step("pack", lambda: self._pack(root, work / IMAGE, recipe.archive.epoch, log, group))
         except CommandError:
             self._keep_log(log)
@@ -256,15 +256,17 @@ class Baker:
         bake_root.stamp(root)
         return kernel, packages
 
-    def _sbom(self, root: Path, target: Path, epoch: int) -> None:
+    def _sbom(self, source: Sequence[str], target: Path, epoch: int, told: str | None = None) -> None:
+        """Write the list of components of ``source``, in debsbom's words; ``told`` is what it reads."""
         program = Path(sys.executable).parent / "debsbom"
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
         self.host.run(
             [
                 str(program) if program.exists() else "debsbom", "generate", "--sbom-type", "cdx",
-                "--root", str(root), "--out", str(target.with_suffix("")), "--timestamp", moment,
+                *source, "--out", str(target.with_suffix("")), "--timestamp", moment,
                 "--distro-name", f"coldiron-{self.node_class}",
             ],
+            stdin=told,
             what="writing the list of components (debsbom)",
             timeout_seconds=600.0,
         )  # fmt: skip

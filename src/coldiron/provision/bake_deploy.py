@@ -13,7 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.provision import bake_inputs, images, ramdisk
 from coldiron.provision.bake import Baked, Baker, refuse_missing, refuse_not_root
 from coldiron.provision.bake_recipe import release_dates
-from coldiron.provision.store import DEPLOY, StoredImage, digest_of
+from coldiron.provision.store import DEPLOY, SBOM, StoredImage, digest_of
 from coldiron.rack import aptsource
 from coldiron.rack.build import APT
 
@@ -65,6 +65,9 @@ class DeployBaker(Baker):
         )
         ready = work / "ready"
         ready.mkdir()
+        epoch = int(time.time())
+        listed = "".join(f"{name} {version} amd64\n" for name, version in sorted(built.packages.items()))
+        self._step("sbom", lambda: self._sbom(["--from-pkglist"], ready / SBOM, epoch, listed))
         for file in (built.vmlinuz, built.initrd):
             file.rename(ready / file.name)
         sha256, size = digest_of(ready / name for name in (built.vmlinuz.name, built.initrd.name))
@@ -77,9 +80,9 @@ class DeployBaker(Baker):
             packages=built.packages,
             roles=(),
             inputs=inputs,
-            created=int(time.time()),
+            created=epoch,
         )
-        return self._step("store", lambda: self.store.add(ready, manifest, key))
+        return self._step("store", lambda: self.store.add(ready, manifest, key, (SBOM,)))
 
     def _from_site(self) -> tuple[bytes, str]:
         from coldiron.testing.site import Site

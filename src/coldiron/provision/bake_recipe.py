@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from email.utils import parsedate_to_datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.aptsource import KEYRING, AptSource, codename_of, through_cache
 from coldiron.rack.host import CommandError, Host
 
-# What the bake itself makes of the same inputs: raised when that changes.
-VERSION = 1
+# What the bake itself does to a root: another program makes another image.
+_PROGRAM = ("bake_recipe.py", "bake_root.py", "files/chroot.sh")
 APT_HELPER = "/usr/lib/apt/apt-helper"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -177,7 +179,10 @@ class Recipe:
         chosen = asdict(self.options)
         chosen.pop("firmware")
         return {
-            "version": VERSION,
+            "program": [
+                digest_of_text(files("coldiron.provision").joinpath(name).read_text("utf-8"))
+                for name in _PROGRAM
+            ],
             "distribution": self.distribution,
             "options": chosen,
             "packages": self.packages,
@@ -240,13 +245,21 @@ def write_files(files: Mapping[str, tuple[str, int]], below: Path) -> None:
             directory.chmod(0o755)
 
 
+def digest_of_text(text: str) -> str:
+    """The SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def plain_inputs(value: Any) -> Any:
     """``value`` as the digest takes it: tuples as lists, keys as text."""
     return json.loads(json.dumps(value))
 
 
-def words_of(sources: Sequence[str]) -> set[str]:
-    """The hosts that lines of sources name."""
-    return {
-        host for line in sources for host in re.findall(r"https?:/*([A-Za-z0-9.-]+\.[A-Za-z0-9-]+)", line)
+def words_of(lines: Sequence[str]) -> set[str]:
+    """The hosts that lines name by an address; one of this machine with its port."""
+    found = {
+        match
+        for line in lines
+        for match in re.findall(r"https?:/*([A-Za-z0-9.-]+\.[A-Za-z0-9-]+(?::\d+)?)", line)
     }
+    return {word if word.startswith("127.") else word.partition(":")[0] for word in found}

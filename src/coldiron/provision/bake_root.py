@@ -39,7 +39,6 @@ _PRIVATE = (
     "var/cache/ldconfig/aux-cache",
     "var/cache/man/*",
     "var/tmp/*",
-    "var/log/*",
     "tmp/*",
     "run/*",
     "dev/*",
@@ -60,6 +59,9 @@ def clean(root: Path, apt_sources: Iterable[str]) -> None:
     for pattern in _PRIVATE:
         for path in root.glob(pattern):
             _erase(path)
+    # The directories stay: daemons want theirs to be there.
+    for path in [path for path in (root / "var/log").rglob("*") if not path.is_dir() or path.is_symlink()]:
+        path.unlink()
     # Empty: systemd makes one at boot, without the questions of a first boot.
     (root / "etc/machine-id").write_text("")
     (root / "etc/hosts").write_text(_HOSTS)
@@ -75,7 +77,7 @@ def clean(root: Path, apt_sources: Iterable[str]) -> None:
         path.write_bytes(b"")
         path.chmod(mode)
         shutil.chown(path, 0, _group(root, "utmp"))
-    (root / "var/log/journal").mkdir()
+    (root / "var/log/journal").mkdir(exist_ok=True)
 
 
 def settle(root: Path, chroot: Path, quiet_units: Iterable[str], host: Host) -> None:

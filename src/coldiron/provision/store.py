@@ -195,6 +195,25 @@ class Store:
                 )
         return manifest
 
+    def given(self, classes: Collection[str], trusted: Collection[bytes]) -> list[tuple[StoredImage, bool]]:
+        """The current (True) and previous images of ``classes``, each verified whole and with its SBOM.
+
+        A class without an image is left out. Raises ColdironError for one that must not be given to a node.
+        """
+        found = []
+        for node_class in dict.fromkeys(classes):
+            pair = self.pointers().get(node_class, shelf.Pointers())
+            for image in self.images(node_class):
+                if image.sha256 not in (pair.current, pair.previous):
+                    continue
+                self.verified(image, trusted)
+                if not image.sbom_path.is_file():
+                    raise images.ImageRefused(
+                        f"{shown_path(image.directory)} has no {SBOM}, its list of components; bake the image again"
+                    )
+                found.append((image, image.sha256 == pair.current))
+        return sorted(found, key=lambda item: not item[1])
+
     # What changes it.
 
     @contextlib.contextmanager
