@@ -19,7 +19,7 @@ import typer
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory import find, load
-from coldiron.node.plan import TOLD
+from coldiron.node.plan import limit
 from coldiron.repair import journal, keep, steps, target
 from coldiron.repair.batch import Limits, may_begin
 from coldiron.repair.machine import ENDS, ROWS, Kind, State
@@ -80,9 +80,7 @@ def run_repair(
             for name in wave:
                 held = journal.take(where, name, command, time.time())
                 stack.callback(held.release)
-            functions = {function for node in cluster.nodes for function in node.functions}
-            told = [group for group in (*TOLD, "netboot_server") if group in functions]
-            _Wave(inventory, where, wave, kind, options, told, say).run()
+            _Wave(inventory, where, wave, kind, options, say).run()
         stand = {one.node: one for one in repairs(where, wave)}
         for name in wave:
             states[name] = State(stand[name].state) if name in stand and stand[name].ended else State.FAILED
@@ -99,7 +97,6 @@ class _Wave:
         names: list[str],
         kind: Kind,
         options: Options,
-        told: list[str],
         say: Callable[[str], None],
     ) -> None:
         self.inventory = inventory
@@ -107,7 +104,6 @@ class _Wave:
         self.names = names
         self.kind = kind
         self.options = options
-        self.told = told
         self.say = say
 
     def run(self) -> None:
@@ -145,7 +141,7 @@ class _Wave:
                 f"node {verb}",
                 self.inventory,
                 [playbook],
-                limit=[*names, *self.told],
+                limit=limit(names),
                 extravars=extravars,
                 verbose=options.verbose,
                 announce=playbook != TELL_PLAYBOOK,
