@@ -283,7 +283,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
 
     def _connect(self, directory: Path, inventory: InventoryData, known: Collection[str]) -> None:
         """Say how to reach the nodes of this inventory's virtual rack, if one is up."""
-        from coldiron.rack.connection import connection_vars, rack_nodes
+        from coldiron.rack.connection import connection_vars, machine_vars, rack_nodes
 
         hostvars = connection_vars(directory)
         if hostvars is None:
@@ -293,6 +293,10 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             inventory.add_host(host, group="virtual_rack")
             # On each host, not on the group: a site's group_vars/all must not send the rehearsal elsewhere.
             _set(inventory, host, hostvars)
+        # Machines have a kernel of their own, so that they are not in the group of what containers cannot do.
+        for host, own in machine_vars(directory).items():
+            if host in known:
+                _set(inventory, host, own)
 
 
 def _named(data: object, path: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
@@ -11,6 +12,7 @@ from coldiron.rack import aptsource, keys
 from coldiron.rack.base import Bakery, newest, recipe, refuse_little_room
 from coldiron.rack.cache import PORT
 from coldiron.rack.machine import refuse_not_root
+from coldiron.rack.metal.places import Places
 from coldiron.rack.rack import Rack
 from coldiron.rack.requirements import refuse_missing
 from coldiron.rack.snapshot import Snapshot, references
@@ -53,7 +55,7 @@ class Builder:
         Raises ColdironError where something is in the way or lacking, or a node stays away.
         """
         refuse_not_root()
-        refuse_missing(self.host)
+        refuse_missing(self.host, self.spec.machines)
         try:
             return self._up()
         finally:
@@ -61,7 +63,10 @@ class Builder:
 
     def _up(self) -> RackState:
         only = self.wishes.only
-        wanted = [self.spec.node(name) for name in only] if only else list(self.spec.nodes)
+        wanted = [self.spec.node(name) for name in only if not self.spec.machine(name)]
+        machines = [one for one in self.spec.machines if one.name in only]
+        if not only:
+            wanted, machines = list(self.spec.nodes), list(self.spec.machines)
         with self.host.lock(self.layout.lock, self.say):
             state = self.take_up()
             self.tell_differences(state)
@@ -75,15 +80,20 @@ class Builder:
             apt = self.apt()
             port = self.rack.keeper.register(self.layout, apt.proxy)
             self.make_places(state)
-            self.make_bridge(state, in_use=bool(running))
+            self.make_bridge(state, in_use=bool(running) or self.rack.machines(state).stand())
             door, log = self.rack.group("_packages"), self.layout.data / "packages.log"
             self.rack.keeper.cache.open_door(door, state.gateway, port, log)
             self.clear_unfinished_bake()
             self.plan(state, missing, running, apt, port)
+            for machine in machines:
+                state.machines.setdefault(machine.name, machine)
+            self.rack.save(state)
             self.make_keys(state)
             self.rack.settle_home(state)
             self.rack.start(state, [state.nodes[node.name] for node in missing])
             self.rack.wait(state, [node.name for node in wanted if node.name in running], {}, lambda _: None)
+            self.rack.machines(state).up([state.machines[one.name] for one in machines], self.say)
+            self.rack.hand_over()
             self.bakery.clear_unused(references(self.machine, self.rack.keeper.registry())[0])
         return state
 
@@ -140,6 +150,9 @@ class Builder:
         """Raise ColdironError where a thing of a name that the rack would use exists: it is not ours."""
         links = self.rack.network.links()
         veths = [self.layout.veth(node.name) for node in self.spec.nodes]
+        places = Places(self.layout)
+        for machine in self.spec.machines:
+            veths += [places.bridge, places.tap(machine.name), places.second_tap(machine.name)]
         spaces = sorted(path.name for path in self.machine.netns.glob(f"{self.layout.netns_prefix}*"))
         taken = [
             *(f"an interface {name}" for name in (self.layout.bridge, *veths) if name in links),
@@ -154,6 +167,9 @@ class Builder:
                 ExitCode.REFUSED,
             )
         self.rack.network.refuse_overlap(self.spec.subnet, self.layout.bridge, str(self.spec.file))
+        for machine in self.spec.machines:
+            address = IPv4Network(f"{machine.bmc_address}/32")
+            self.rack.network.refuse_overlap(address, self.layout.bridge, str(self.spec.file))
 
     def make_places(self, state: RackState) -> None:
         for directory in (self.layout.data, self.layout.home, self.layout.host_keys):
@@ -272,7 +288,9 @@ class Builder:
     def tell_differences(self, state: RackState) -> None:
         """Say where what is up differs from the file; remove what has left the file, if that is wished."""
         wanted = {node.name: node for node in self.spec.nodes}
+        metal = {machine.name: machine for machine in self.spec.machines}
         gone = [name for name in state.nodes if name not in wanted]
+        gone += [name for name in state.machines if name not in metal]
         if gone and self.wishes.prune:
             remove_nodes(self.rack, state, gone)
             self.say(f"removed: {', '.join(gone)}")
@@ -283,10 +301,17 @@ class Builder:
             )
         for name, node in state.nodes.items():
             if name in wanted and differs(node, wanted[name]):
-                self.say(
-                    f"{name}: {self.spec.file.name} says something else than the node that is up; "
-                    f"`coldiron rack down {name}`, then `coldiron rack up`, makes it anew"
-                )
+                self.tell_difference(name)
+        for name, machine in state.machines.items():
+            if name in metal and machine != metal[name]:
+                self.tell_difference(name)
+
+    def tell_difference(self, name: str) -> None:
+        """Say that a node that is up is not what the file says now."""
+        self.say(
+            f"{name}: {self.spec.file.name} says something else than the node that is up; "
+            f"`coldiron rack down {name}`, then `coldiron rack up`, makes it anew"
+        )
 
 
 def differs(state: NodeState, spec: NodeSpec) -> bool:

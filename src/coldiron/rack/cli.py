@@ -132,11 +132,28 @@ def up(
     with rack.report:
         state = Builder(rack, spec, Wishes(_names(nodes), prune, rebuild_base, image)).up()
     if as_json:
-        _print({"rack": state.name, "up": True, "seconds": _elapsed(since), "nodes": list(state.nodes)})
+        _print(
+            {
+                "rack": state.name,
+                "up": True,
+                "seconds": _elapsed(since),
+                "nodes": list(state.nodes),
+                "machines": list(state.machines),
+            }
+        )
     else:
         rack.report.say(
-            f"rack {state.name}: {len(state.nodes)} nodes up, simulated on this machine ({_elapsed(since)} s)"
+            f"rack {state.name}: {_counted(state)}, simulated on this machine ({_elapsed(since)} s)"
         )
+
+
+def _counted(state: RackState) -> str:
+    nodes = f"{len(state.nodes)} nodes up"
+    if not state.machines:
+        return nodes
+    return (
+        f"{nodes}, {len(state.machines)} machines with their BMCs (`coldiron rack status` shows their power)"
+    )
 
 
 @app.command()
@@ -277,7 +294,7 @@ def status(inventory: Inventory = DEFAULT, as_json: Json = False) -> None:
 
 
 def _show(found: dict[str, Any], console: Console) -> None:
-    if not found["nodes"]:
+    if not found["nodes"] and not found["machines"]:
         console.print(f"rack {found['rack']} ({found['inventory']}): down", highlight=False, soft_wrap=True)
         return
     table = Table(title=f"rack {found['rack']}, simulated on this machine", title_justify="left", box=None)
@@ -288,6 +305,7 @@ def _show(found: dict[str, Any], console: Console) -> None:
         origin = f"snapshot {node['snapshot']}" if node["snapshot"] else node["base"]
         table.add_row(node["name"], node["state"], node["address"], node["kind"], gpus, origin)
     console.print(table)
+    _show_machines(found["machines"], console)
     console.print(f"/home: {found['home']}", highlight=False, soft_wrap=True)
     console.print(
         f"network {found['subnet']}, MTU {found['mtu']}; packages from {found['apt_mirror']} through "
@@ -295,6 +313,21 @@ def _show(found: dict[str, Any], console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _show_machines(machines: list[dict[str, Any]], console: Console) -> None:
+    if not machines:
+        return
+    table = Table(title="machines", title_justify="left", box=None)
+    for column in ("node", "power", "address", "kind", "firmware", "BMC", "disks", "faults"):
+        table.add_column(column)
+    for one in machines:
+        disks = ", ".join(disk["serial"] for disk in one["disks"])
+        bmc = one["bmc"] if one["bmc_state"] == "running" else f"{one['bmc']} (stopped)"
+        firmware = f"{one['firmware']} {one['boot']}"
+        faults = ", ".join(one["faults"]) or "-"
+        table.add_row(one["name"], one["state"], one["address"], one["kind"], firmware, bmc, disks, faults)
+    console.print(table)
 
 
 @app.command(cls=_WithCommand)
@@ -351,10 +384,12 @@ def execute(
 @app.command()
 def requirements(
     missing: Annotated[bool, typer.Option("--missing", help="Only those that are not here.")] = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("-i", "--inventory", help="With those that this inventory's machines need."),
+    ] = None,
 ) -> None:
     """Print the Debian packages that the rack needs, one a line."""
-    names = (
-        needed.missing(Host()) if missing else [requirement.package for requirement in needed.REQUIREMENTS]
-    )
-    for name in names:
+    table = needed.needed(from_cluster(inventory).machines if inventory else ())
+    for name in needed.missing(Host(), table) if missing else [one.package for one in table]:
         print(name)

@@ -21,7 +21,8 @@ def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
     return [
         "-F", "/dev/null",
         "-o", "IdentitiesOnly=yes",
-        "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}"',
+        # The machines' keys are made by who installs them, and written beside the inventory.
+        "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}" "{inventory_dir / "known_hosts"}"',
         "-o", "GlobalKnownHostsFile=/dev/null",
         "-o", "StrictHostKeyChecking=yes",
         # Short, for a socket's path may have 108 bytes; by address, for the rack closes it when a node stops.
@@ -59,3 +60,29 @@ def connection_vars(inventory_dir: Path) -> dict[str, Any] | None:
             "apt_proxy": state["apt_proxy"],
         },
     }
+
+
+def machine_vars(inventory_dir: Path) -> dict[str, dict[str, Any]]:
+    """Ansible variables of the machines of an inventory's rack, by their names; empty where it has none.
+
+    They are reached with the key of the rack's containers, and their BMCs with the user and password that the rack
+    made: under the name that cluster.yml says, so that no vault has to hold them.
+    """
+    inventory_dir = inventory_dir.resolve()
+    state = _state(inventory_dir)
+    shared = connection_vars(inventory_dir)
+    if state is None or shared is None:
+        return {}
+    try:
+        pair = json.loads((inventory_dir / ".rack" / "bmc-credentials.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        pair = None
+    found = {}
+    for name, machine in state.get("machines", {}).items():
+        found[name] = {
+            **shared,
+            "coldiron_bmc_ca": str(inventory_dir / ".rack" / "bmc-ca.crt"),
+            "coldiron_bmc_credentials": machine["credentials"],
+            **({machine["credentials"]: pair} if pair else {}),
+        }
+    return found

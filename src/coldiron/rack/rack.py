@@ -18,6 +18,8 @@ from coldiron.rack.host import Host
 from coldiron.rack.layers import copy
 from coldiron.rack.layout import Layout
 from coldiron.rack.machine import MachineKeeper
+from coldiron.rack.metal.keeper import MachinesKeeper
+from coldiron.rack.metal.spec import MachineSpec
 from coldiron.rack.network import Network
 from coldiron.rack.node import NodeKeeper, wait_for_ssh
 from coldiron.rack.report import Report
@@ -58,6 +60,9 @@ class Rack:
     def nodes(self, state: RackState) -> NodeKeeper:
         return NodeKeeper(self.host, self.layout, state, self.cgroup_root)
 
+    def machines(self, state: RackState) -> MachinesKeeper:
+        return MachinesKeeper(self.host, self.layout, state, self.cgroup_root)
+
     def group(self, name: str = "") -> Cgroup:
         """The rack's control group, or one in it: a node's, or a helper's, whose name begins with ``_``."""
         return Cgroup(self.cgroup_root, f"{self.layout.cgroup}/{name}" if name else self.layout.cgroup)
@@ -75,12 +80,22 @@ class Rack:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
     def pick(self, state: RackState, names: Sequence[str]) -> list[NodeState]:
-        """The nodes called ``names``, all where none is named. Raises ColdironError for one it lacks."""
+        """The containers called ``names``, all where none is named. Raises ColdironError for one it lacks."""
         for name in names:
+            if name in state.machines:
+                raise ColdironError(f"{name} is a machine, no container: this is not for machines")
             if name not in state.nodes:
                 there = ", ".join(state.nodes)
                 raise ColdironError(f"the rack {state.name} has no node {name}; it has {there}")
         return [state.nodes[name] for name in names] if names else list(state.nodes.values())
+
+    def pick_machines(self, state: RackState, names: Sequence[str]) -> list[MachineSpec]:
+        """The machines called ``names``, all where none is named. Raises ColdironError for one it lacks."""
+        for name in names:
+            if name not in state.machines:
+                there = ", ".join(state.machines) or "none"
+                raise ColdironError(f"the rack {state.name} has no machine {name}; its machines: {there}")
+        return [state.machines[name] for name in names] if names else list(state.machines.values())
 
     def start(self, state: RackState, nodes: Sequence[NodeState]) -> None:
         """Boot nodes side by side, wait for their ssh. Raises ColdironError naming those that stay away."""
@@ -158,7 +173,9 @@ class Rack:
         state = self.state()
         inventory = str(self.layout.inventory)
         if state is None:
-            return {"rack": self.layout.name, "inventory": inventory, "up": False, "nodes": []}
+            return {
+                "rack": self.layout.name, "inventory": inventory, "up": False, "nodes": [], "machines": [],
+            }  # fmt: skip
         keeper = self.nodes(state)
         running = {name for name in state.nodes if keeper.running(name)}
         addresses = {name: state.nodes[name].address for name in running}
@@ -177,10 +194,13 @@ class Rack:
             }
             for name, node in state.nodes.items()
         ]
+        machines = self.machines(state).status()
         return {
             "rack": state.name,
             "inventory": inventory,
-            "up": bool(nodes) and all(node["state"] == "up" for node in nodes),
+            "up": bool(nodes or machines)
+            and all(node["state"] == "up" for node in nodes)
+            and all(one["state"] != "gone" and one["bmc_state"] == "running" for one in machines),
             "simulated": True,
             "subnet": state.subnet,
             "gateway": state.gateway,
@@ -193,6 +213,7 @@ class Rack:
             "apt_proxy": state.apt_proxy,
             "package_cache": "running" if self.keeper.cache.running() else "stopped",
             "nodes": nodes,
+            "machines": machines,
             "snapshots": [one.name for one in listing(self.layout.snapshots)],
             "kept_snapshots": [one.name for one in listing(self.machine.kept)],
         }

@@ -32,8 +32,9 @@ _NAME_MAX = 32
 _SUFFIX = "-rehearsal"
 _VARIABLES = ("group_vars", "host_vars")
 _ENCRYPTED = b"$ANSIBLE_VAULT"
-# Containers neither export nor mount with the kernel: the rack itself puts one /home on every node.
-_NEEDS_A_KERNEL = ("nfs_server", "nfs_client")
+# Containers neither export nor mount with the kernel: the rack itself puts one /home on every node. And there are no
+# machines that could boot from the network.
+_NOT_IN_CONTAINERS = ("nfs_server", "nfs_client", "netboot_server")
 # Nothing outside answers a rack.
 OVERRIDES = """\
 ---
@@ -131,7 +132,7 @@ def _node(cluster: Cluster, node: Node, address: str) -> dict[str, Any]:
     }
     group = cluster.node_groups[int(node.path[1])]
     if group.functions is not None:
-        entry["functions"] = [name for name in node.functions if name not in _NEEDS_A_KERNEL]
+        entry["functions"] = [name for name in node.functions if name not in _NOT_IN_CONTAINERS]
     hardware = node.hardware
     if hardware is not None and hardware.cores_per_socket and hardware.memory_gib:
         entry["hardware"] = {

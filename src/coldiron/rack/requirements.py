@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.host import Host
+from coldiron.rack.metal.spec import MachineSpec
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Requirement:
     file: str = ""
 
 
+_DRIVERS = "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 REQUIREMENTS = (
     Requirement("systemd-container", command="systemd-nspawn"),
     Requirement("systemd", command="systemd-socket-activate", file="/lib/systemd/systemd-socket-proxyd"),
@@ -30,6 +33,35 @@ REQUIREMENTS = (
     Requirement("mount", command="mount"),
 )
 
+# Only where the inventory has machines.
+MACHINES = (
+    Requirement("qemu-system-x86", command="qemu-system-x86_64"),
+    Requirement("ipxe-qemu", file="/usr/lib/ipxe/qemu/efi-virtio.rom"),
+    Requirement("ovmf", file="/usr/share/OVMF/OVMF_CODE_4M.fd"),
+    Requirement("libvirt-daemon", command="libvirtd"),
+    Requirement("libvirt-daemon-driver-qemu", file=f"{_DRIVERS}/libvirt_driver_qemu.so"),
+    Requirement("libvirt-clients", command="virsh"),
+)
+REDFISH = (
+    Requirement("python3-libvirt", file="/usr/lib/python3/dist-packages/libvirt.py"),
+    Requirement("python3-venv", file="/usr/share/doc/python3-venv"),
+)
+IPMI = (
+    Requirement("openipmi", command="ipmi_sim"),
+    Requirement("ipmitool", command="ipmitool"),
+)
+
+
+def needed(machines: Sequence[MachineSpec]) -> tuple[Requirement, ...]:
+    """What a rack with these machines needs."""
+    protocols = {machine.protocol for machine in machines}
+    return (
+        *REQUIREMENTS,
+        *(MACHINES if machines else ()),
+        *(REDFISH if "redfish" in protocols else ()),
+        *(IPMI if "ipmi" in protocols else ()),
+    )
+
 
 def missing(host: Host, requirements: tuple[Requirement, ...] = REQUIREMENTS) -> list[str]:
     """The packages that are not here, in the table's order."""
@@ -41,9 +73,9 @@ def missing(host: Host, requirements: tuple[Requirement, ...] = REQUIREMENTS) ->
     ]
 
 
-def refuse_missing(host: Host) -> None:
+def refuse_missing(host: Host, machines: Sequence[MachineSpec] = ()) -> None:
     """Raise ColdironError, with the line to type, where a package is missing."""
-    if packages := missing(host):
+    if packages := missing(host, needed(machines)):
         raise ColdironError(
             f"the virtual rack needs packages that are not here; type: apt-get install {' '.join(packages)}",
             ExitCode.ENVIRONMENT,

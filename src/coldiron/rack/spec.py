@@ -10,6 +10,7 @@ from pathlib import Path
 from coldiron.errors import ColdironError
 from coldiron.inventory import FILE_NAMES, find, load
 from coldiron.inventory.hardware import gres_type
+from coldiron.rack.metal.spec import MachineSpec, is_machine, machines
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class RackSpec:
     home_backend: str
     nodes: tuple[NodeSpec, ...]
     mtu: int | None = None
+    machines: tuple[MachineSpec, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -52,8 +54,12 @@ class RackSpec:
         for node in self.nodes:
             if node.name == name:
                 return node
-        known = ", ".join(node.name for node in self.nodes)
+        known = ", ".join([*(node.name for node in self.nodes), *(one.name for one in self.machines)])
         raise ColdironError(f"{self.file}: no node is called {name}; there are {known}")
+
+    def machine(self, name: str) -> MachineSpec | None:
+        """The machine called ``name``, None where the node of that name is a container, or there is none."""
+        return next((machine for machine in self.machines if machine.name == name), None)
 
 
 def inventory_directory(path: Path) -> Path:
@@ -84,6 +90,8 @@ def from_cluster(path: Path) -> RackSpec:
     network = cluster.networks["cluster"]
     nodes = []
     for node in cluster.nodes:
+        if is_machine(node):
+            continue
         gpus = node.hardware.gpus if node.hardware else None
         nodes.append(
             NodeSpec(
@@ -95,13 +103,17 @@ def from_cluster(path: Path) -> RackSpec:
                 gpu_type=gres_type(gpus) if gpus else None,
             )
         )
+    taken = {
+        str(address) for node in cluster.nodes for address in (node.address, node.bmc_address) if address
+    }
     return RackSpec(
         name=cluster.name,
         file=file,
         domain=cluster.domain,
         subnet=cluster.subnet,
-        gateway=bridge_address(cluster.subnet, network.gateway, {node.address for node in nodes}),
+        gateway=bridge_address(cluster.subnet, network.gateway, taken),
         home_backend=cluster.features.home_backend,
         nodes=tuple(nodes),
         mtu=network.mtu,
+        machines=machines(cluster),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.rack.metal.spec import MachineSpec
 
 VERSION = 1
 
@@ -88,6 +89,7 @@ class RackState:
     apt_proxy: str
     apt_mirror: str
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    machines: dict[str, MachineSpec] = field(default_factory=dict)
     home_from: str | None = None
     version: int = VERSION
 
@@ -98,7 +100,8 @@ class RackState:
         if data is None:
             return None
         nodes = {name: NodeState(**node) for name, node in data.pop("nodes").items()}
-        return cls(nodes=nodes, **data)
+        machines = {name: MachineSpec.load(one) for name, one in data.pop("machines", {}).items()}
+        return cls(nodes=nodes, machines=machines, **data)
 
     def save(self, path: Path) -> None:
         write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -11,6 +11,7 @@ from coldiron.rack import keys
 from coldiron.rack.base import Bakery
 from coldiron.rack.host import wait_until
 from coldiron.rack.machine import refuse_not_root
+from coldiron.rack.metal.places import second_bridge
 from coldiron.rack.rack import Rack
 from coldiron.rack.snapshot import collect
 from coldiron.rack.state import RackState
@@ -30,7 +31,9 @@ def down(rack: Rack, only: Sequence[str] = ()) -> bool:
                 return False
             if only:
                 state = rack.standing()
-                remove_nodes(rack, state, [node.name for node in rack.pick(state, only)])
+                containers = [name for name in only if name not in state.machines]
+                known = [node.name for node in rack.pick(state, containers)] if containers else []
+                remove_nodes(rack, state, [*known, *(name for name in only if name in state.machines)])
                 keys.write_known_hosts(layout, state)
                 rack.hand_over()
                 collect(rack.machine, rack.keeper.registry())
@@ -44,8 +47,12 @@ def down(rack: Rack, only: Sequence[str] = ()) -> bool:
 
 def remove_nodes(rack: Rack, state: RackState, names: Iterable[str]) -> None:
     """Take nodes away, each with its files and its keys."""
-    keeper = rack.nodes(state)
+    keeper, machines = rack.nodes(state), rack.machines(state)
     for name in names:
+        if name in state.machines:
+            machines.remove(state.machines.pop(name))
+            rack.save(state)
+            continue
         keeper.clear(name)
         shutil.rmtree(rack.layout.node(name), ignore_errors=True)
         for key in (rack.layout.host_keys / name, rack.layout.host_keys / f"{name}.pub"):
@@ -112,9 +119,9 @@ def remove_network(rack: Rack, state: RackState | None) -> None:
     """Remove the bridge, the cables in it and the nodes' namespaces. Raises ColdironError if one stays."""
     layout = rack.layout
     links = rack.network.links()
-    cables = {name for name, link in links.items() if link.get("master") == layout.bridge}
+    bridges = {layout.bridge, second_bridge(layout)} & set(links)
+    cables = {name for name, link in links.items() if link.get("master") in bridges}
     cables |= {layout.veth(node) for node in (state.nodes if state else ())} & set(links)
-    bridges = {layout.bridge} & set(links)
     spaces = sorted(path.name for path in rack.machine.netns.glob(f"{layout.netns_prefix}*"))
     commands = [
         *(f"link delete dev {name}" for name in sorted(cables)),

@@ -62,7 +62,10 @@ def test_every_node_comes_along_with_what_it_does(tmp_path: Path) -> None:
     assert made.domain == cluster.domain
     assert made.features.home_backend == "provided"
     without_nfs = {
-        node.name: [name for name in node.functions if not name.startswith("nfs_")] for node in cluster.nodes
+        node.name: [
+            name for name in node.functions if not name.startswith("nfs_") and name != "netboot_server"
+        ]
+        for node in cluster.nodes
     }
     assert {node.name: list(node.functions) for node in made.nodes} == without_nfs
     hardware = {node.name: node.hostvars().get("coldiron_hardware") for node in made.nodes}
