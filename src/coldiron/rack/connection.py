@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from coldiron.rack.layout import Layout
+
 
 def _state(inventory_dir: Path) -> dict[str, Any] | None:
     try:
@@ -81,6 +83,7 @@ def machine_vars(inventory_dir: Path) -> dict[str, dict[str, Any]]:
     for name, machine in state.get("machines", {}).items():
         found[name] = {
             **shared,
+            "coldiron_console": str(Layout(state["name"], inventory_dir).node(name) / "console.log"),
             "coldiron_bmc_ca": str(inventory_dir / ".rack" / "bmc-ca.crt"),
             "coldiron_bmc_credentials": machine["credentials"],
             **({machine["credentials"]: pair} if pair else {}),
