@@ -52,12 +52,16 @@ def emulation() -> str:
         "mc_setbmc 0x20",
         "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr",
         "sel_enable 0x20 1000 0x0a",
+        # The first entry of any log: that it was cleared.
+        "sel_add 0x20 2 0 0 0 0 0x20 0 4 0x10 0 0x6f 0x02 0xff 0xff",
     ]
     for number, kind, reading, name, unit, value, limits in _SENSORS:
         record = " ".join(f"0x{byte:02x}" for byte in sdr(number, kind, reading, name, unit, limits))
         lines += [
             f"main_sdr_add 0x20 {record}",
             f"sensor_add 0x20 0 {number} {kind} {reading}",
+            # Its upper critical and non-critical thresholds, readable and settable.
+            f"sensor_set_threshold 0x20 0 {number} settable 011000 0 {limits[1]} {limits[0]} 0 0 0",
             f"sensor_set_value 0x20 0 {number} {value} 0",
         ]
     return "\n".join([*lines, "mc_enable 0x20", ""])

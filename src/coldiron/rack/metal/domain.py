@@ -32,13 +32,13 @@ class Surroundings:
     firmware: Firmware = field(default_factory=Firmware)
 
 
-def domain_xml(spec: MachineSpec, around: Surroundings) -> str:
-    """libvirt's XML of a machine."""
+def domain_xml(spec: MachineSpec, around: Surroundings, first: str = "hd") -> str:
+    """libvirt's XML of a machine that boots from ``first``: ``hd`` or ``network``, and then from the other."""
     ET.register_namespace("qemu", _QEMU)
     root = ET.Element("domain", type="kvm" if around.kvm else "qemu")
     _texts(root, name=spec.name, uuid=spec.uuid, vcpu="1")
     ET.SubElement(root, "memory", unit="MiB").text = str(spec.memory_mib)
-    _os(root, spec, around)
+    _os(root, spec, around, first)
     _system(root, spec)
     if spec.firmware == "uefi":
         _firmware_options(root, spec)
@@ -56,15 +56,15 @@ def domain_xml(spec: MachineSpec, around: Surroundings) -> str:
         if f"disk-gone:{disk.target}" not in spec.faults:
             devices.append(disk_element(spec, disk, around.places))
     down = "nic-down" in spec.faults
-    first = _nic(spec.mac, around.bridge, around.places.tap(spec.name), around.mtu, down)
+    card = _nic(spec.mac, around.bridge, around.places.tap(spec.name), around.mtu, down)
     # The card's own iPXE would answer before UEFI's PXE and HTTP clients; a BIOS has none but the card's.
     if spec.firmware == "uefi":
-        ET.SubElement(first, "rom", enabled="no")
+        ET.SubElement(card, "rom", enabled="no")
     second = _nic(
         spec.second_mac, around.places.bridge, around.places.second_tap(spec.name), around.mtu, False
     )
     ET.SubElement(second, "rom", enabled="no")
-    devices.extend([first, second])
+    devices.extend([card, second])
     _serial(devices, spec, around.places)
     rng = ET.SubElement(devices, "rng", model="virtio")
     ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
@@ -107,7 +107,7 @@ def _texts(parent: ET.Element, **texts: str) -> None:
         ET.SubElement(parent, name).text = text
 
 
-def _os(root: ET.Element, spec: MachineSpec, around: Surroundings) -> None:
+def _os(root: ET.Element, spec: MachineSpec, around: Surroundings, first: str) -> None:
     system = ET.SubElement(root, "os")
     ET.SubElement(system, "type", arch="x86_64", machine="q35").text = "hvm"
     if spec.firmware == "uefi":
@@ -115,7 +115,7 @@ def _os(root: ET.Element, spec: MachineSpec, around: Surroundings) -> None:
         loader.text = around.firmware.code
         nvram = ET.SubElement(system, "nvram", template=around.firmware.variables)
         nvram.text = str(around.places.nvram(spec.name))
-    for device in ("hd", "network"):
+    for device in sorted(("hd", "network"), key=lambda device: device != first):
         ET.SubElement(system, "boot", dev=device)
     if spec.firmware == "bios":
         # SeaBIOS and what it starts speak on the serial port.

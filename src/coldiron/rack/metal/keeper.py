@@ -125,6 +125,14 @@ class MachinesKeeper:
             signers = (self.places.ca_key, self.places.ca)
             make_certificate(own / "bmc.key", own / "bmc.crt", name, spec.bmc_address, signers)
             make_certificate(own / "wrong.key", own / "wrong.crt", name, spec.bmc_address, None)
+        self.define(spec, around)
+
+    def define(self, spec: MachineSpec, around: Surroundings) -> None:
+        """Tell libvirt what a machine is; one that runs takes it up at its next power on."""
+        if spec.protocol == "ipmi":
+            # What the chassis is defined as for one start, when the BMC was told to boot from the network.
+            path = self.places.node(spec.name) / "domain-network.xml"
+            write_atomically(path, domain_xml(spec, around, "network"))
         self.libvirt.define(domain_xml(spec, around), spec.name)
 
     def add_addresses(self, wanted: Iterable[MachineSpec]) -> None:
