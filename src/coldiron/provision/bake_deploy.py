@@ -67,7 +67,10 @@ class DeployBaker(Baker):
         ready.mkdir()
         epoch = int(time.time())
         listed = "".join(f"{name} {version} amd64\n" for name, version in sorted(built.packages.items()))
-        self._step("sbom", lambda: self._sbom(["--from-pkglist"], ready / SBOM, epoch, listed))
+        self._step(
+            "sbom",
+            lambda: self._sbom(["--from-pkglist", "--distro-arch", "amd64"], ready / SBOM, epoch, listed),
+        )
         for file in (built.vmlinuz, built.initrd):
             file.rename(ready / file.name)
         sha256, size = digest_of(ready / name for name in (built.vmlinuz.name, built.initrd.name))
