@@ -41,6 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _ordered(self) -> dict[str, Any]:
         from coldiron.provision import prepare
+        from coldiron.provision.network import render
         from coldiron.provision.order import ImageWanted
         from coldiron.provision.store import Store
 
@@ -51,6 +52,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         wishes["consent"] = prepare.consent_of(node, wishes.get("consent") or [], others)
         if not wishes.get("authorized_keys") and given.get("private_key_file"):
             wishes["authorized_keys"] = [prepare.public_key(Path(given["private_key_file"]).expanduser())]
+        if (spec := wishes.pop("network_spec", None)) and not wishes.get("network"):
+            # The very files that role network will want: its first run changes nothing.
+            wishes["network"] = render(spec, "networkd")
         wanted = given["image"]
         image = Store(Path(wanted["store"])).current(wanted["class"])
         order = prepare.make_order(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 # The names that machines report, in their order; `coldiron.provision.deployd_state` has the same.
@@ -22,8 +22,7 @@ class Stopped(Exception):
 
 def line_of(status: Any, node: str) -> Mapping[str, Any] | None:
     """What ``coldiron-deployd status --json`` says of ``node``."""
-    lines = status.get("nodes", []) if isinstance(status, Mapping) else status
-    for line in lines if isinstance(lines, Sequence) else []:
+    for line in status if isinstance(status, list) else []:
         if isinstance(line, Mapping) and line.get("node") == node:
             return line
     return None

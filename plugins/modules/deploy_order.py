@@ -22,7 +22,7 @@ options:
     elements: dict
     default: []
   wishes:
-    description: consent, sizes, kernel_arguments, boot, authorized_keys, network, files, hosts.
+    description: consent, sizes, kernel_arguments, boot, authorized_keys, network, network_spec, files, hosts.
     type: dict
     required: true
   image:
@@ -59,7 +59,7 @@ EXAMPLES = r"""
     node: "{{ deploy_machine }}"
     wishes: {consent: []}
     image: {store: "{{ inventory_dir }}/.images", class: cpu-debian-13}
-    known_hosts: "{{ inventory_dir }}/known_hosts"
+    known_hosts: "{{ inventory_dir }}/.known_hosts"
     host_keys: /var/lib/coldiron/host-keys
     command: coldiron-deployd
   delegate_to: head01

@@ -31,7 +31,7 @@ def make_inventory(source: Path = SOURCE, target: Path = INVENTORY) -> Path:
     for path in target.iterdir() if target.is_dir() else ():
         if path.name not in KEPT:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    generated = shutil.ignore_patterns(*KEPT, "vault.yml", "known_hosts")
+    generated = shutil.ignore_patterns(*KEPT, "vault.yml", ".known_hosts")
     shutil.copytree(source, target, ignore=generated, dirs_exist_ok=True)
     if vault is not None:
         (target / VAULT).write_bytes(vault)
@@ -102,7 +102,7 @@ class Metal(SiteRun):
 
     def times(self, name: str) -> list[tuple[str, float]]:
         """The steps of a machine's last deployment, with the seconds since it was ordered."""
-        line = next(one for one in self.deployd("status", "--json")["nodes"] if one["node"] == name)
+        line = next(one for one in self.deployd("status", "--json") if one["node"] == name)
         events = line["events"]
         return [(event["step"], round(event["at"] - events[0]["at"], 1)) for event in events]
 

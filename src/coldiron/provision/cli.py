@@ -166,24 +166,23 @@ def _show_plan(cluster: Cluster, inventory: Path, asked: list[wanted.Asked], agr
 
 
 def _show_status(cluster: Cluster, inventory: Path, names: list[str], as_json: bool) -> None:
-    told, recorded = _told(inventory, "status", "--json"), _told(inventory, "record")
+    told = _told(inventory, "status", "--json")
     if told is None:
         raise ColdironError(
             f"nothing was provisioned yet; type: coldiron provision -i {shown_path(inventory)}",
             ExitCode.ENVIRONMENT,
         )
     if as_json:
-        typer.echo(json.dumps(told | (recorded or {})))
+        typer.echo(json.dumps(told))
         return
-    lines = {line["node"]: line for line in told["nodes"]}
-    records = {record["node"]: record for record in (recorded or {}).get("records", [])}
+    lines = {line["node"]: line for line in told}
     typer.echo(_TABLE.format("node", "state", "step", "ago", ""))
     for name in names or [node.name for node in wanted.machines(cluster)]:
         line = lines.get(name, {})
         age = line.get("age_seconds")
         said = line.get("failed") or line.get("text") or ""
-        if not said and name in records:
-            said = wanted.recorded(records[name])
+        if not said and line.get("record"):
+            said = wanted.recorded(line["record"])
         typer.echo(
             _TABLE.format(
                 name,

@@ -24,7 +24,7 @@ def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
         "-F", "/dev/null",
         "-o", "IdentitiesOnly=yes",
         # The machines' keys are made by who installs them, and written beside the inventory.
-        "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}" "{inventory_dir / "known_hosts"}"',
+        "-o", f'UserKnownHostsFile="{inventory_dir / ".rack" / "known_hosts"}" "{inventory_dir / ".known_hosts"}"',
         "-o", "GlobalKnownHostsFile=/dev/null",
         "-o", "StrictHostKeyChecking=yes",
         # Short, for a socket's path may have 108 bytes; by address, for the rack closes it when a node stops.

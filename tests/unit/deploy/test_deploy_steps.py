@@ -39,8 +39,8 @@ def test_everybody_has_the_same_steps() -> None:
 
 
 def test_a_line_is_found_by_name_whatever_the_answer() -> None:
-    assert line_of({"nodes": [line()]}, "cpu01") == line()
-    for nonsense in ({"nodes": [None, 3]}, {}, None, "text", [["cpu01"]], {"nodes": None}):
+    assert line_of([{"node": "cpu02"}, line()], "cpu01") == line()
+    for nonsense in ([None, 3], {}, None, "text", [["cpu01"]], {"nodes": None}):
         assert line_of(nonsense, "cpu01") is None
 
 

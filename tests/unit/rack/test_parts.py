@@ -634,7 +634,7 @@ def test_ansible_is_told_how_to_reach_the_rack(tmp_path: Path) -> None:
     assert found["ansible_user"] == "root"
     assert found["ansible_ssh_private_key_file"] == f"{inventory}/.rack/id_ed25519"
     words = shlex.split(found["ansible_ssh_common_args"])
-    assert f'UserKnownHostsFile="{inventory}/.rack/known_hosts" "{inventory}/known_hosts"' in words
+    assert f'UserKnownHostsFile="{inventory}/.rack/known_hosts" "{inventory}/.known_hosts"' in words
     assert "StrictHostKeyChecking=yes" in words
     assert "ControlPath=/run/coldiron/12345678/%h-%p-%r" in words
     assert found["coldiron_rack"] == {
