@@ -101,7 +101,7 @@ def trouble(where: Where, said: str, secret: str = "") -> Trouble:
                 credentials=shown(where.credentials) or "bmc_user` and `bmc_password",
                 address=shown(where.address),
                 ca=f"`{shown(where.ca)}`" if where.ca else "this machine",
-                learn=f"ansible-playbook playbooks/bmc.yml -e bmc_task=trust --limit {where.node}",
+                learn=f"ansible-playbook coldiron.cluster.bmc -e bmc_task=trust --limit {where.node}",
             )
             extended = re.search(r"extended message: '(.+?)'", said)
             if extended and words.startswith(("it refuses the request", "it has an error")):

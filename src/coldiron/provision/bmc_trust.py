@@ -28,7 +28,7 @@ from coldiron.provision.bmc_trouble import Where, trouble
 
 VARIABLE: Final = "bmc_known"
 _HEAD: Final = (
-    "# Certificates of BMCs that were learnt by name (playbooks/bmc.yml, bmc_task=trust). Public. A node whose BMC\n"
+    "# Certificates of BMCs that were learnt by name (playbook coldiron.cluster.bmc, bmc_task=trust). Public. A node whose BMC\n"
     "# shows another one is refused; take its lines out to learn the new one.\n"
 )
 
@@ -103,7 +103,7 @@ def learn(given: Mapping[str, Any], where: Where, now: Shown, check: bool) -> bo
         raise ColdironError(
             where.told(
                 f"it shows the certificate {now.fingerprint}; compare that with the BMC's own console, then learn it: "
-                f"ansible-playbook playbooks/bmc.yml -e bmc_task=trust --limit {where.node} "
+                f"ansible-playbook coldiron.cluster.bmc -e bmc_task=trust --limit {where.node} "
                 f"-e bmc_fingerprint={now.fingerprint}"
             ),
             ExitCode.REFUSED,

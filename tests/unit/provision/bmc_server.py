@@ -11,6 +11,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,13 +20,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 USER, PASSWORD = "admin", "canary-Bmc-7c1f"
 SYSTEM = "/redfish/v1/Systems/1"
+# What a machine whose state is a file keeps there.
+KEPT = ("power", "enabled", "target", "bios", "pending", "order", "serial", "starts")
 
 
 @dataclass
@@ -189,6 +187,7 @@ def resources(machine: Machine) -> dict[str, Any]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     machine: Machine
+    state: Path | None = None
 
     def log_message(self, *_: Any) -> None:
         """Nothing on a test's output."""
@@ -203,6 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._faults():
             self.machine.sent.append(data)
             self.machine.patch(self.path, data)
+            self._remember()
             self._answer(200, {})
 
     def do_POST(self) -> None:
@@ -210,6 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._faults():
             self.machine.sent.append(data)
             self.machine.reset(data["ResetType"])
+            self._remember()
             if self.machine.loses_answers:
                 self.machine.loses_answers -= 1
                 self.close_connection = True
@@ -221,6 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         return data
 
     def _faults(self) -> bool:
+        self._recall()
         machine = self.machine
         machine.asked.append(f"{self.command} {self.path}")
         time.sleep(machine.hangs)
@@ -238,6 +240,16 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
+    def _recall(self) -> None:
+        """What the state's file says: there the machine can be changed behind the BMC's back."""
+        if self.state:
+            vars(self.machine).update(json.loads(self.state.read_text(encoding="utf-8")))
+
+    def _remember(self) -> None:
+        if self.state:
+            kept = {name: getattr(self.machine, name) for name in KEPT}
+            self.state.write_text(json.dumps(kept), encoding="utf-8")
+
     def _answer(self, status: int, data: Any) -> None:
         self._bytes(status, json.dumps(data).encode())
 
@@ -248,6 +260,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+
+def play(folder: Path, address: str) -> None:
+    """Be the BMC of this node, for good, at ``address``: its certificate and its state lie in ``folder``."""
+    state = folder / "state.json"
+    machine = Machine(power="On")
+    state.write_text(json.dumps({name: getattr(machine, name) for name in KEPT}), encoding="utf-8")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "bmc.pem")
+    handler = type("Handler", (_Handler,), {"machine": machine, "state": state})
+    server = ThreadingHTTPServer((address, 443), handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.serve_forever()
 
 
 @dataclass(frozen=True)
@@ -283,6 +308,12 @@ def serving(
 
 def certify(folder: Path, name: str, issuer: str, days: int) -> tuple[Path, bytes]:
     """Make a CA and a certificate for ``name`` in ``folder``: the CA's file, and the certificate as DER."""
+    # Here alone: where it plays a node's BMC, the node has nothing but Python.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     now = datetime.datetime.now(datetime.UTC)
     folder.mkdir(parents=True, exist_ok=True)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -317,3 +348,10 @@ def certify(folder: Path, name: str, issuer: str, days: int) -> tuple[Path, byte
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "bmc.pem").write_bytes(private + leaf.public_bytes(pem))
     return folder / "ca.crt", leaf.public_bytes(serialization.Encoding.DER)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "certify":
+        certify(Path(sys.argv[2]), sys.argv[3], "molecule's CA", days=9)
+    else:
+        play(Path(sys.argv[2]), sys.argv[3])
