@@ -29,7 +29,7 @@ from coldiron.testing.site import Site, load_site
 from coldiron.testing.stages import COLLECTION, find_collection
 
 INVENTORY = Path("molecule", "default", "inventory")
-BARE_STAGES = ("base", "storage")
+BARE_STAGES = ("stage_provision", "base", "storage")
 WHOLE_SITE = "site"
 SNAPSHOT = "converged-"
 # What the converged nodes are made from.
