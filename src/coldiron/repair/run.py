@@ -80,11 +80,31 @@ def run_repair(
             for name in wave:
                 held = journal.take(where, name, command, time.time())
                 stack.callback(held.release)
+            alerted = _unfinished(where, wave, kind)
+            if alerted:
+                # An alert's repair that was cut off only drains and diagnoses: it is brought to its end first.
+                _Wave(inventory, where, alerted, Kind.WEBHOOK, options, say).run()
             _Wave(inventory, where, wave, kind, options, say).run()
         stand = {one.node: one for one in repairs(where, wave)}
         for name in wave:
             states[name] = State(stand[name].state) if name in stand and stand[name].ended else State.FAILED
     return repairs(where, list(states))
+
+
+def _unfinished(where: Path, names: Sequence[str], kind: Kind) -> list[str]:
+    """Those of ``names`` whose webhook was cut off, where ``kind`` is another.
+
+    Raises ColdironError where something else has been begun with a node and has no end.
+    """
+    found = [one for one in repairs(where, names) if not one.ended and one.kind != kind]
+    for one in found:
+        if one.kind != Kind.WEBHOOK:
+            raise ColdironError(
+                f"{one.node}: a {one.kind} was cut off in {one.state}; go on with that one first: "
+                f"coldiron node {one.kind} {one.node}",
+                ExitCode.REFUSED,
+            )
+    return [one.node for one in found]
 
 
 class _Wave:

@@ -193,3 +193,24 @@ def test_a_node_that_another_repairs_is_left_alone(inventory: Path, playbook: Pl
 def test_a_webhook_drains_and_diagnoses_and_holds(inventory: Path, playbook: Playbook) -> None:
     (one,) = run_repair(inventory, ["cpu01"], Kind.WEBHOOK, say=lambda _line: None)
     assert (one.kind, one.state) == ("webhook", "held")
+
+
+def test_another_kind_that_was_cut_off_comes_first(inventory: Path, playbook: Playbook) -> None:
+    playbook.behave, playbook.code = (lambda _node, state: None if state is State.DEPLOY else Outcome.OK), 4
+    with pytest.raises(typer.Exit):
+        states(inventory, "cpu01")
+    with pytest.raises(
+        ColdironError, match="a repair was cut off in deploy; go on with that one first"
+    ) as refused:
+        states(inventory, "cpu01", kind=Kind.REIMAGE)
+    assert refused.value.exit_code is ExitCode.REFUSED
+    assert not keep.ours(keep.directory(inventory), "cpu01")
+
+
+def test_a_webhook_that_was_cut_off_is_brought_to_its_end_first(inventory: Path, playbook: Playbook) -> None:
+    playbook.behave, playbook.code = (lambda _node, state: None if state is State.DIAGNOSE else Outcome.OK), 4
+    with pytest.raises(typer.Exit):
+        run_repair(inventory, ["cpu01"], Kind.WEBHOOK, say=lambda _line: None)
+    playbook.behave = lambda _node, _state: Outcome.OK
+    assert states(inventory, "cpu01", kind=Kind.REIMAGE) == {"cpu01": "done"}
+    assert [name for name, _ in playbook.calls] == ["repair", "repair", "reimage"]
