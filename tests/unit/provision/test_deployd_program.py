@@ -231,15 +231,24 @@ def test_a_state_that_is_not_there(program: Program, config: Path, tmp_path: Pat
     assert "cannot be used: No such file or directory" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_root_works_as_the_state_s_owner(program: Program, tmp_path: Path) -> None:
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_mode & 0o005 != 0o005 and path.stat().st_uid == os.geteuid():
-            path.chmod(path.stat().st_mode | 0o011)
-    os.chown(tmp_path / "deploy", 65534, 65534)
+    owner = 65534 if os.geteuid() == 0 else os.geteuid()
+    if owner != os.geteuid():
+        os.chown(tmp_path / "deploy", owner, owner)
+        for path in (tmp_path, *tmp_path.parents):
+            if path.stat().st_mode & 0o011 != 0o011:
+                path.chmod(path.stat().st_mode | 0o011)
     done = program("order", "--stdin", stdin={"order": order(), "identity": identity()})
     assert done.returncode == 0, done.stderr
-    assert {path.stat().st_uid for path in (tmp_path / "deploy").rglob("*")} == {65534}
+    assert {path.stat().st_uid for path in (tmp_path / "deploy").rglob("*")} == {owner}
+
+
+def test_nobody_else_works_there(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployd.os, "geteuid", lambda: 12345)
+    assert deployd.main(["--config", str(config), "status"]) == 5
+    assert capsys.readouterr().err.endswith("/deploy is another user's; type: sudo coldiron-deployd …\n")
 
 
 def test_in_the_process(
