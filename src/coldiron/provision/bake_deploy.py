@@ -13,6 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.provision import bake_inputs, images, ramdisk
 from coldiron.provision.bake import Baked, Baker, refuse_missing, refuse_not_root
 from coldiron.provision.bake_recipe import release_dates
+from coldiron.provision.deploy_program import program
 from coldiron.provision.store import DEPLOY, SBOM, StoredImage, digest_of
 from coldiron.rack import aptsource
 from coldiron.rack.build import APT
@@ -102,13 +103,20 @@ class DeployBaker(Baker):
             ) from None
 
 
+def _by_list(work: Path) -> list[str]:
+    """debsbom's words for a list of packages alone: this machine's own packages are not asked."""
+    nothing = work / "nothing"
+    nothing.mkdir()
+    return ["--from-pkglist", "--root", str(nothing), "--distro-arch", "amd64"]
+
+
 def _program_digest() -> str:
-    """One digest over coldiron's own code: the deploy program is a part of it."""
+    """One digest over what is baked in and what bakes it."""
     digest = hashlib.sha256()
-    package = Path(str(files("coldiron")))
-    for folder in ("provision", "inventory"):
-        for path in sorted((package / folder).rglob("*")):
-            if path.is_file() and path.suffix in {".py", ".yml", ".sh"}:
-                digest.update(path.read_bytes())
-    digest.update((package / "errors.py").read_bytes())
+    for name, content in sorted(program().items()):
+        digest.update(name.encode() + b"\0" + content)
+    here = Path(str(files("coldiron.provision")))
+    for path in sorted([*here.glob("ramdisk*.py"), *(here / "files").rglob("*")]):
+        if path.is_file():
+            digest.update(path.read_bytes())
     return digest.hexdigest()

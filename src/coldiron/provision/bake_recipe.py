@@ -260,6 +260,6 @@ def words_of(lines: Sequence[str]) -> set[str]:
     found = {
         match
         for line in lines
-        for match in re.findall(r"https?:/*([A-Za-z0-9.-]+\.[A-Za-z0-9-]+(?::\d+)?)", line)
+        for match in re.findall(r"https?:/*(?:HTTPS/*)?([A-Za-z0-9.-]+\.[A-Za-z0-9-]+(?::\d+)?)", line)
     }
     return {word if word.startswith("127.") else word.partition(":")[0] for word in found}
