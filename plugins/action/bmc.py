@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -78,7 +79,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _, asked = self.validate_argument_spec(argument_spec=SPEC)
-        given = {**asked, **asked["bmc"]}
+        # Plain values: what Ansible has tagged, YAML cannot write and Redfish need not know.
+        given = json.loads(json.dumps({**asked, **asked["bmc"]}))
         self._variables = task_vars or {}
         try:
             from coldiron.errors import ColdironError

@@ -60,8 +60,7 @@ class Ipmi:
             )
         self.where = where
         self._words = [program, "-I", "lanplus", "-H", where.address, "-p", str(port or 623), *_PACKET]
-        # -v names a wrong password, which is otherwise told like a BMC that is not there.
-        self._words += ["-C", str(cipher_suite), "-U", where.user, "-E", "-v"]
+        self._words += ["-C", str(cipher_suite), "-U", where.user, "-E"]
         self._environment = {**os.environ, "IPMI_PASSWORD": password, "LC_ALL": "C"}
         self._password = password
         self._timeout = timeout
@@ -128,7 +127,8 @@ class Ipmi:
             time.sleep(seconds)
             early = process.poll()
             if early is None:
-                os.write(ours, b"\n~.")
+                # Nothing else is typed: it would arrive at the machine.
+                os.write(ours, b"~.")
             try:
                 said, _ = process.communicate(timeout=10)
             except subprocess.TimeoutExpired:
@@ -174,7 +174,8 @@ class Ipmi:
     def _ask(self, *words: str) -> str:
         try:
             result = self._run(
-                [*self._words, *words],
+                # -v names a wrong password, which is otherwise told like a BMC that is not there.
+                [*self._words, "-v", *words],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -72,8 +72,8 @@ _KNOWN: tuple[tuple[str, str, bool], ...] = (
     ),
     (
         r"Unable to establish IPMI v2",
-        "no IPMI session with it (RMCP+); see its cable and address, that IPMI over LAN is enabled, and the cipher "
-        "suite",
+        "no IPMI session with it (RMCP+); see its cable and address, its user and password, that IPMI over LAN is "
+        "enabled, and the cipher suite",
         True,
     ),
     (r"reset by peer|RemoteDisconnected|closed connection|IncompleteRead", "it hangs up", True),
@@ -85,7 +85,7 @@ _KNOWN: tuple[tuple[str, str, bool], ...] = (
     (r"Error 4\d\d", "it refuses the request", False),
     (
         r"Expecting |JSONDecode|Extra data|Unterminated|KeyError|TypeError|AttributeError|codec can't",
-        "what it answers is no Redfish; see whether something else has its address, or restart the BMC",
+        "its answer makes no sense; see whether something else has its address, or restart the BMC",
         False,
     ),
 )
@@ -93,7 +93,7 @@ _KNOWN: tuple[tuple[str, str, bool], ...] = (
 
 def trouble(where: Where, said: str, secret: str = "") -> Trouble:
     """What ``said``, the words of a module or of ipmitool, means; ``secret`` never shows."""
-    said = " ".join(said.replace(secret, "…").split() if secret else said.split())
+    said = " ".join(said.replace(secret, "***").split() if secret else said.split())
     for pattern, words, passing in _KNOWN:
         if re.search(pattern, said, re.IGNORECASE):
             told = words.format(

@@ -28,8 +28,8 @@ from coldiron.provision.bmc_trouble import Where, trouble
 
 VARIABLE: Final = "bmc_known"
 _HEAD: Final = (
-    "# Certificates of BMCs that were learnt by name (playbook coldiron.cluster.bmc, bmc_task=trust). Public. A node whose BMC\n"
-    "# shows another one is refused; take its lines out to learn the new one.\n"
+    "# Certificates of BMCs, learnt by name (ansible-playbook coldiron.cluster.bmc -e bmc_task=trust). Public.\n"
+    "# A node whose BMC shows another one is refused; take its lines out to learn the new one.\n"
 )
 
 
