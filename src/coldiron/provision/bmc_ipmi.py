@@ -73,7 +73,7 @@ class Ipmi:
     ) -> Facts:
         """Power and boot override; ``asset`` adds what the FRU says. IPMI knows no BIOS attributes and no order."""
         del bios, order, resets
-        said = self._ask("chassis", "power", "status")
+        said = self._meet()
         power = re.search(r"Chassis Power is (on|off)", said)
         if not power:
             raise trouble(self.where, "TypeError: chassis power status")
@@ -106,14 +106,17 @@ class Ipmi:
 
     def logs(self) -> dict[str, str]:
         """The system event log, as ``ipmitool sel list`` tells it."""
+        self._meet()
         return {"sel.txt": self._ask("sel", "list")}
 
     def sensors(self) -> str:
         """All sensors, as ``ipmitool sensor`` tells them."""
+        self._meet()
         return self._ask("sensor")
 
     def console(self, seconds: float) -> str:
         """What the serial line says (serial over LAN) within ``seconds``. Somebody else's session is left alone."""
+        self._meet()
         # ipmitool wants a terminal for this.
         ours, its = pty.openpty()
         words = [*self._words, "sol", "activate"]
@@ -171,11 +174,17 @@ class Ipmi:
             tuple(dict.fromkeys(word for word in serials if word)),
         )
 
+    def _meet(self) -> str:
+        """Ask for the power, and be told of a wrong password, which else looks like a BMC that is not there.
+
+        That takes -v, which would make another thing of logs and sensors.
+        """
+        return self._ask("-v", "chassis", "power", "status")
+
     def _ask(self, *words: str) -> str:
         try:
             result = self._run(
-                # -v names a wrong password, which is otherwise told like a BMC that is not there.
-                [*self._words, "-v", *words],
+                [*self._words, *words],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -61,7 +61,9 @@ class Tool:
         assert PASSWORD not in " ".join(words)
         assert given["timeout"] == 9
         self.words = words
-        asked = " ".join(words[words.index("-v") + 1 :])
+        asked = " ".join(words[words.index("-E") + 1 :])
+        assert ("-v" in words) == asked.startswith("-v chassis power status")
+        asked = asked.removeprefix("-v ")
         self.asked.append(asked)
         answer = self.says.get(asked)
         if isinstance(answer, Exception):
@@ -236,6 +238,9 @@ def test_logs_and_sensors_are_ipmitool_s_own() -> None:
     assert ipmi(tool).sensors().startswith("Fan 1")
 
 
+MET = 'case "$*" in *status*) echo "Chassis Power is on"; exit;; esac\n'
+
+
 def program(folder: Path, text: str) -> str:
     path = folder / "ipmitool"
     path.write_text("#!/bin/sh\n" + textwrap.dedent(text), encoding="utf-8")
@@ -248,6 +253,7 @@ def test_the_console_is_listened_to_and_left(tmp_path: Path) -> None:
     name = program(
         tmp_path,
         """
+        case "$*" in *status*) echo "Chassis Power is on"; exit;; esac
         test -t 0 || exit 7
         stty raw -echo
         echo "[SOL Session operational.  Use ~? for help]"
@@ -262,7 +268,7 @@ def test_the_console_is_listened_to_and_left(tmp_path: Path) -> None:
 
 
 def test_a_console_that_is_refused_or_not_there_is_said(tmp_path: Path) -> None:
-    name = program(tmp_path, "echo 'Info: SOL payload already active on another session'; exit 1\n")
+    name = program(tmp_path, MET + "echo 'Info: SOL payload already active on another session'; exit 1\n")
     with pytest.raises(ColdironError, match="SOL payload already active"):
         Ipmi(WHERE, PASSWORD, program=name).console(0.3)
     with pytest.raises(ColdironError, match="install it"):
@@ -270,7 +276,7 @@ def test_a_console_that_is_refused_or_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_console_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = program(tmp_path, "echo here; exec sleep 60\n")
+    name = program(tmp_path, MET + "echo here; exec sleep 60\n")
     real = subprocess.Popen.communicate
 
     def soon(self: Any, input: Any = None, timeout: float | None = None) -> Any:
