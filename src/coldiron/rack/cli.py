@@ -21,6 +21,8 @@ from coldiron.rack import requirements as needed
 from coldiron.rack.build import Builder, Wishes
 from coldiron.rack.host import Host
 from coldiron.rack.layout import Layout, Machine
+from coldiron.rack.metal import verbs
+from coldiron.rack.metal.client import REDFISH_RESET
 from coldiron.rack.preserve import forget, take
 from coldiron.rack.preserve import reset as reset_nodes
 from coldiron.rack.rack import Rack
@@ -342,7 +344,7 @@ def ssh(
     """Log in to a node as root, or run one command there; its words are joined as ssh joins them."""
     rack = _rack(inventory)
     state = rack.standing()
-    log_in(state, rack.pick(state, [node])[0], [*(words or []), *context.meta.get(_COMMAND, [])])
+    log_in(state, rack.reachable(state, [node])[0], [*(words or []), *context.meta.get(_COMMAND, [])])
 
 
 @app.command("exec", cls=_WithCommand)
@@ -363,7 +365,7 @@ def execute(
         raise ColdironError("write the command after --, e.g.: coldiron rack exec gpu[01-03] -- uptime")
     rack = _rack(inventory, as_json)
     state = rack.standing()
-    chosen = rack.pick(state, _names(nodes))
+    chosen = rack.reachable(state, _names(nodes))
     width = max(len(node.name) for node in chosen)
     lock = threading.Lock()
     lines: dict[str, list[str]] = {node.name: [] for node in chosen}
@@ -379,6 +381,63 @@ def execute(
         _print({node: {"exit_code": codes[node], "output": lines[node]} for node in codes})
     if any(codes.values()):
         raise typer.Exit(max(codes.values()))
+
+
+@app.command()
+def power(
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE... [on|off|cycle]", help="Machines, and what to do.")
+    ],
+    inventory: Inventory = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Switch machines through their BMCs, or say which are on. Off is at once, as by holding the button."""
+    verb = nodes[-1] if len(nodes) > 1 and nodes[-1] in REDFISH_RESET else ""
+    found = verbs.power(_rack(inventory, as_json), _names(nodes[:-1] if verb else nodes), verb)
+    if as_json:
+        _print(found)
+    else:
+        for name, on in found.items():
+            print(f"{name}: {'on' if on else 'off'}")
+
+
+@app.command()
+def console(
+    node: Annotated[str, typer.Argument(help="The machine.")],
+    inventory: Inventory = DEFAULT,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="So many lines from the end; 0: all.")
+    ] = 40,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="And what it says from now on.")] = False,
+) -> None:
+    """Print what a machine's serial console has said."""
+    rack = _rack(inventory)
+    path = rack.machines(rack.standing()).places.console(verbs.one_machine(rack, node).name)
+    print(verbs.tail(path, lines), end="", flush=True)
+    for text in verbs.follow(path) if follow else ():
+        print(text, end="", flush=True)
+
+
+@app.command()
+def fault(
+    node: Annotated[str, typer.Argument(help="The machine.")],
+    name: Annotated[
+        str, typer.Argument(metavar="[FAULT]", help="What to break; lists the faults if none.")
+    ] = "",
+    inventory: Inventory = DEFAULT,
+    disk: Annotated[
+        str, typer.Option("--disk", help="The disk's serial; the first system disk if none is named.")
+    ] = "",
+    clear: Annotated[bool, typer.Option("--clear", help="Mend it; everything if no fault is named.")] = False,
+) -> None:
+    """Break something of a machine on purpose, or mend it."""
+    rack = _rack(inventory)
+    if not name and not clear:
+        lines = verbs.catalogue(verbs.one_machine(rack, node))
+    else:
+        lines = verbs.fault(rack, node, name, disk, clear=clear)
+    for line in lines:
+        print(line)
 
 
 @app.command()

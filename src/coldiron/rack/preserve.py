@@ -27,6 +27,8 @@ def take(
     with rack.host.lock(layout.lock, rack.report.say):
         state = rack.standing()
         nodes = rack.pick(state, only)
+        if state.machines and not only:
+            rack.report.say(f"machines are not part of a snapshot: {', '.join(state.machines)}")
         refuse_taken(layout, name, keep=keep, replace=replace)
         keeper = rack.nodes(state)
         store = machine.kept if keep else layout.snapshots
@@ -73,12 +75,15 @@ def forget(rack: Rack, name: str) -> None:
 def reset(rack: Rack, only: Sequence[str] = (), to: str = "") -> RackState:
     """Throw away what nodes have written since snapshot ``to``, or since they were made.
 
+    Machines are as delivered then: powered off, with empty disks. Snapshots are of containers only.
     The shared home goes back with the whole rack only. Raises ColdironError where the snapshot lacks a node.
     """
     refuse_not_root()
     with rack.host.lock(rack.layout.lock, rack.report.say):
         state = rack.standing()
-        nodes = rack.pick(state, only)
+        machines = [] if to else [name for name in only or state.machines if name in state.machines]
+        named = [name for name in only if name not in machines]
+        nodes = rack.pick(state, named) if named or not only else []
         image = find(rack.layout, to) if to else None
         for node in nodes:
             if image and not (node.name in image.nodes and image.whole(node.name)):
@@ -96,6 +101,8 @@ def reset(rack: Rack, only: Sequence[str] = (), to: str = "") -> RackState:
                 state.home_from = str(image.home_copy) if image else ""
         # From here on a reset that is cut off is finished by `up`.
         rack.save(state)
+        for name in machines:
+            rack.machines(state).renew(state.machines[name])
         keeper = rack.nodes(state)
         if state.home_from is not None:
             rack.each(lambda node: keeper.clear(node.name), nodes)

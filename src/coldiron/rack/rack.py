@@ -83,11 +83,19 @@ class Rack:
         """The containers called ``names``, all where none is named. Raises ColdironError for one it lacks."""
         for name in names:
             if name in state.machines:
-                raise ColdironError(f"{name} is a machine, no container: this is not for machines")
+                raise ColdironError(f"{name} is a machine: only containers can be frozen and put back")
             if name not in state.nodes:
                 there = ", ".join(state.nodes)
                 raise ColdironError(f"the rack {state.name} has no node {name}; it has {there}")
         return [state.nodes[name] for name in names] if names else list(state.nodes.values())
+
+    def reachable(self, state: RackState, names: Sequence[str]) -> list[NodeState | MachineSpec]:
+        """Nodes of either kind for ssh; all containers where none is named. Raises ColdironError."""
+        containers = [name for name in names if name not in state.machines]
+        picked = {
+            node.name: node for node in (self.pick(state, containers) if containers or not names else [])
+        }
+        return [state.machines.get(name) or picked[name] for name in names or picked]
 
     def pick_machines(self, state: RackState, names: Sequence[str]) -> list[MachineSpec]:
         """The machines called ``names``, all where none is named. Raises ColdironError for one it lacks."""

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from coldiron.rack.connection import ssh_options
+from coldiron.rack.metal.spec import MachineSpec
 from coldiron.rack.state import NodeState, RackState
 
 _AT_ONCE = 32
 
 
-def ssh_command(state: RackState, node: NodeState, command: Sequence[str] = ()) -> list[str]:
+def ssh_command(state: RackState, node: NodeState | MachineSpec, command: Sequence[str] = ()) -> list[str]:
     """The ssh command that reaches ``node``. As ssh has it, the words of ``command`` make one shell line."""
     inventory = Path(state.inventory)
     key = str(inventory / ".rack" / "id_ed25519")
@@ -27,18 +28,21 @@ def as_line(command: Sequence[str]) -> list[str]:
     return list(command) if len(command) == 1 else [shlex.join(command)]
 
 
-def log_in(state: RackState, node: NodeState, command: Sequence[str]) -> None:
+def log_in(state: RackState, node: NodeState | MachineSpec, command: Sequence[str]) -> None:
     """Become ssh: a login, or one command, with this process's own terminal. Does not return."""
     argv = ssh_command(state, node, command)
     os.execvp(argv[0], argv)
 
 
 def run_everywhere(
-    state: RackState, nodes: Sequence[NodeState], command: Sequence[str], show: Callable[[str, str], None]
+    state: RackState,
+    nodes: Sequence[NodeState | MachineSpec],
+    command: Sequence[str],
+    show: Callable[[str, str], None],
 ) -> dict[str, int]:
     """Run a command on nodes side by side, return exit codes. ``show`` gets each node's lines at once."""
 
-    def run(node: NodeState) -> int:
+    def run(node: NodeState | MachineSpec) -> int:
         with subprocess.Popen(
             ssh_command(state, node, as_line(command)),
             stdin=subprocess.DEVNULL,

@@ -41,6 +41,7 @@ MACHINES = (
     Requirement("libvirt-daemon", command="libvirtd"),
     Requirement("libvirt-daemon-driver-qemu", file=f"{_DRIVERS}/libvirt_driver_qemu.so"),
     Requirement("libvirt-clients", command="virsh"),
+    Requirement("nftables", command="nft"),
 )
 REDFISH = (
     Requirement("python3-libvirt", file="/usr/lib/python3/dist-packages/libvirt.py"),

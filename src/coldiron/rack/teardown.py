@@ -11,7 +11,7 @@ from coldiron.rack import keys
 from coldiron.rack.base import Bakery
 from coldiron.rack.host import wait_until
 from coldiron.rack.machine import refuse_not_root
-from coldiron.rack.metal.places import second_bridge
+from coldiron.rack.metal.places import nft_table, second_bridge
 from coldiron.rack.rack import Rack
 from coldiron.rack.snapshot import collect
 from coldiron.rack.state import RackState
@@ -128,6 +128,9 @@ def remove_network(rack: Rack, state: RackState | None) -> None:
         *(f"netns delete {name}" for name in spaces),
         *(f"link delete dev {name}" for name in bridges),
     ]
+    if second_bridge(layout) in bridges:
+        # What lets no DHCP answer through to a machine, if that was asked for.
+        rack.host.run(["nft", "delete", "table", "bridge", nft_table(layout.bridge)], check=False)
     if not commands:
         return
     # A cable may go by itself when its namespace does: the batch goes on, and what counts is looked at after.

@@ -45,7 +45,7 @@ def domain_xml(spec: MachineSpec, around: Surroundings, first: str = "hd") -> st
     features = ET.SubElement(root, "features")
     ET.SubElement(features, "acpi")
     ET.SubElement(root, "cpu", mode="host-passthrough" if around.kvm else "maximum")
-    _clock(root, spec)
+    root.append(clock_element(spec))
     _texts(root, on_poweroff="destroy", on_reboot="restart", on_crash="destroy")
     devices = ET.SubElement(root, "devices")
     _texts(devices, emulator=EMULATOR)
@@ -144,11 +144,11 @@ def _firmware_options(root: ET.Element, spec: MachineSpec) -> None:
         ET.SubElement(info, "entry", name=f"opt/org.tianocore/{name}").text = "no"
 
 
-def _clock(root: ET.Element, spec: MachineSpec) -> None:
+def clock_element(spec: MachineSpec) -> ET.Element:
+    """The machine's hardware clock."""
     if "clock-off" in spec.faults:
-        ET.SubElement(root, "clock", offset="variable", adjustment=f"-{CLOCK_OFF_SECONDS}", basis="utc")
-    else:
-        ET.SubElement(root, "clock", offset="utc")
+        return ET.Element("clock", offset="variable", adjustment=f"-{CLOCK_OFF_SECONDS}", basis="utc")
+    return ET.Element("clock", offset="utc")
 
 
 def _nic(mac: str, bridge: str, tap: str, mtu: int, down: bool) -> ET.Element:

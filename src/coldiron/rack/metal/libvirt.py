@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.cgroup import Cgroup
 from coldiron.rack.host import CommandError, Host, wait_until
+from coldiron.rack.metal import inject
 from coldiron.rack.metal.places import LIBVIRT_GROUP, Places
 from coldiron.rack.state import write_atomically
 
@@ -45,6 +46,13 @@ _MOUNTS = {
     "etc": "/etc/libvirt", "lib": "/var/lib/libvirt", "run": "/run/libvirt", "log": "/var/log/libvirt",
     "cache": "/var/cache/libvirt",
 }  # fmt: skip
+# Called when a machine has started: a disk that is to fail goes on failing after a power cycle.
+_HOOK = """\
+#!/bin/sh
+own={nodes}/$1
+[ "$2" = started ] && grep -q '"disk-' "$own/bmc/faults.json" || exit 0
+exec /usr/bin/python3 -P {program} "$own/qmp.sock" "$own/bmc/faults.json"
+"""
 _FILES = {"passwd": "/etc/passwd", "group": "/etc/group"}
 # libvirt looks these up before it reads its configuration. The package that makes them starts a libvirtd of the
 # host's too, with a network of its own; so they are there in the rack's name space only.
@@ -115,6 +123,8 @@ class Libvirt:
             Path(there).mkdir(parents=True, exist_ok=True)
         write_atomically(self.places.libvirt / "etc" / "libvirtd.conf", DAEMON)
         write_atomically(self.places.libvirt / "etc" / "qemu.conf", QEMU)
+        hook = _HOOK.format(nodes=self.places.layout.data / "nodes", program=Path(inject.__file__))
+        write_atomically(self.places.libvirt / "etc" / "hooks" / "qemu", hook, 0o755)
         for name, there in _FILES.items():
             text = with_users(Path(there).read_text(), _USERS[name])
             write_atomically(self.places.libvirt / name, text)

@@ -110,3 +110,8 @@ LIBVIRT_GROUP = "_libvirt"
 def second_bridge(layout: Layout) -> str:
     """The name of the second bridge: the first one's, with another letter."""
     return f"cj{layout.bridge[2:]}"
+
+
+def nft_table(bridge: str) -> str:
+    """The name of a rack's table of nft: its bridge's, spelt as nft allows."""
+    return f"coldiron_{bridge.replace('-', '_')}"
