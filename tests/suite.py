@@ -85,6 +85,14 @@ def rehearse() -> None:
     covered("-q", "tests/e2e/test_rehearse.py", "-m", "rehearsal and not slow")
 
 
+def metal() -> str | None:
+    """Machines from power-off to a job, and back after a disk died."""
+    if shutil.which("qemu-system-x86_64") is None:
+        return "there is no qemu-system-x86_64 here"
+    covered("-q", "-s", "tests/metal", "-m", "metal")
+    return None
+
+
 def rehearsals() -> None:
     """The other reference designs, the large one sampled."""
     covered("-q", "-s", "tests/e2e/test_rehearse.py", "-m", "rehearsal and slow")
@@ -191,7 +199,7 @@ def clear() -> None:
     run("coldiron", "rack", "down", "-i", INVENTORY)
 
 
-BEFORE = [lint, unit, docs, browser, rack, rehearse, site, packaging, matrix, roles]
+BEFORE = [lint, unit, docs, browser, rack, rehearse, metal, site, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
