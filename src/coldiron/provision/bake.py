@@ -237,7 +237,7 @@ class Baker:
     ) -> tuple[str, dict[str, str]]:
         options = wanted.options
         bake_root.settle(root, chroot, options.quiet_units, self.host)
-        bake_root.clean(root, options.apt_sources)
+        bake_root.clean(root, recipe.apt_sources)
         kernel = bake_root.kernel_of(root)
         if lacking := bake_root.missing_modules(root, kernel, options.modules):
             raise ColdironError(
@@ -247,7 +247,7 @@ class Baker:
             )
         packages = bake_root.packages_of(root, self.host)
         foreign = words_of([recipe.archive.sources, *recipe.archive.apt_options]) - words_of(
-            options.apt_sources
+            recipe.apt_sources
         )
         words = dict.fromkeys(foreign, "an address of this machine's package archive")
         words |= {str(root.parent): "a directory of this machine"}

@@ -78,6 +78,7 @@ class Archive:
     """The archive that is baked from: sources as apt reads them, and what tells one state of it from another.
 
     ``dates``: suite to the date of its Release file. ``components``: those that this machine installs from.
+    ``direct``: the sources without a package cache between, as a node takes them.
     """
 
     sources: str
@@ -85,6 +86,7 @@ class Archive:
     apt_options: tuple[str, ...]
     dates: Mapping[str, str]
     components: tuple[str, ...]
+    direct: tuple[str, ...] = ()
 
     @property
     def epoch(self) -> int:
@@ -113,6 +115,7 @@ def archive(distribution: str, apt: AptSource, host: Host, cache_port: int | Non
         tuple(f'{key} "{value}"' for key, value in sorted(settings.items())),
         dates,
         components,
+        tuple(f"deb {uri} {codename}{suffix} {' '.join(parts)}" for suffix, uri, parts in apt.parts),
     )
 
 
@@ -161,6 +164,11 @@ class Recipe:
         return self.options.firmware if self.options.component in self.archive.components else ()
 
     @property
+    def apt_sources(self) -> tuple[str, ...]:
+        """What the image's nodes install from: as the site declares, else as this machine does."""
+        return self.options.apt_sources or self.archive.direct
+
+    @property
     def firmware_missing(self) -> str:
         """One line on the firmware that cannot be had; empty where it can, or where none is wanted."""
         if self.firmware or not self.options.firmware:
@@ -186,6 +194,7 @@ class Recipe:
             "distribution": self.distribution,
             "options": chosen,
             "packages": self.packages,
+            "apt_sources": self.apt_sources,
             "archive": dict(self.archive.dates),
             "files": {path: text for path, (text, _mode) in self.files().items()},
         }

@@ -48,7 +48,8 @@ _PRIVATE = (
     ".coldiron-converge.*",
 )
 _HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-# Where a word of the builder could be left; packages' own files are the archive's.
+# Where a word of the builder could be left. Files of packages are the archive's, not the builder's.
+_OF_PACKAGES = ("var/lib/dpkg/info", "etc/apt/trusted.gpg.d")
 _SEARCHED = ("etc", "root", "home", "srv", "opt", "var", "boot/grub")
 _LONGEST_SEARCHED = 4 * 1024 * 1024
 _MODULE_FILE = re.compile(r"(?:^|/)([^/ ]+)\.ko(?:\.\w+)?(?=[:\s]|$)")
@@ -159,6 +160,8 @@ def leftovers(root: Path, words: Collection[str]) -> dict[str, str]:
     for folder in _SEARCHED:
         for path in sorted((root / folder).rglob("*")):
             if path.is_symlink() or not path.is_file() or path.stat().st_size > _LONGEST_SEARCHED:
+                continue
+            if str(path.relative_to(root)).startswith(_OF_PACKAGES):
                 continue
             if match := pattern.search(path.read_bytes()):
                 found[str(path.relative_to(root))] = match[0].decode()

@@ -26,7 +26,7 @@ OPTIONS = Options(
     modules=("mlx5_core", "xhci-pci", "virtio_pci"),
     initramfs="list",
     initramfs_modules=("nvme", "virtio_blk"),
-    apt_sources=("deb http://deb.debian.org/debian trixie main",),
+    apt_sources=("deb http://archive.example.org/debian trixie main",),
     quiet_units=("munge.service", "slurmd.service"),
 )
 RECIPE = Recipe("debian-13", OPTIONS, ARCHIVE)

@@ -23,7 +23,7 @@ VALUES = {
     "image_modules": ["nvme"],
     "image_initramfs": "list",
     "image_initramfs_modules": ["nvme"],
-    "image_apt_sources": ["deb http://deb.debian.org/debian trixie main"],
+    "image_apt_sources": ["deb http://archive.example.org/debian trixie main"],
 }
 SYSTEM = {
     "packages": ["openssh-server"],
@@ -96,6 +96,17 @@ def test_the_archive_is_asked_for_its_state_suite_by_suite():
     assert found.components == ("main", "non-free-firmware")
     assert 'Acquire::http::Proxy "http://proxy.example.org:3128"' in found.apt_options
     assert "deb https://mirror.example.org/debian trixie main non-free-firmware\n" in found.sources
+
+
+def test_nodes_install_from_what_the_site_declares_else_from_what_this_machine_does():
+    found = bake_recipe.archive("debian-13", APT, Archive(), 3143)
+    assert replace(RECIPE, archive=found).apt_sources == OPTIONS.apt_sources
+    undeclared = replace(RECIPE, archive=found, options=replace(OPTIONS, apt_sources=()))
+    assert undeclared.apt_sources == (
+        "deb https://mirror.example.org/debian trixie main non-free-firmware",
+        "deb http://mirror.example.org/security trixie-security main",
+    )
+    assert digest(undeclared) != digest(replace(undeclared, archive=replace(found, direct=())))
 
 
 def test_a_package_cache_stands_between_where_one_runs():

@@ -53,7 +53,9 @@ def test_a_machine_id_is_made_at_boot_and_asks_nothing(root):
 
 def test_the_image_installs_from_what_the_site_declares(root):
     bake_root.clean(root, OPTIONS.apt_sources)
-    assert (root / "etc/apt/sources.list").read_text() == "deb http://deb.debian.org/debian trixie main\n"
+    assert (
+        root / "etc/apt/sources.list"
+    ).read_text() == "deb http://archive.example.org/debian trixie main\n"
 
 
 def test_daemons_find_their_directories_for_logs_empty(root):
