@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from coldiron.provision.deploy_disks import Disks
 from coldiron.provision.deploy_system import Kernel, boot_files, command_line, write
@@ -24,13 +22,12 @@ def install_loader(tools: Tools, order: Order, disks: Disks, kernel: Kernel) -> 
     """
     for path, (text, mode) in boot_files(order, disks, kernel).items():
         write(tools.places.target, path, text, mode)
-    with _bound(tools):
-        if order.firmware == "bios":
-            for disk in disks.layout.boot_disks:
-                tools.chroot("grub-install", "--target=i386-pc", disk.path, timeout=_GRUB_SECONDS)
-            return []
-        words = ("--target=x86_64-efi", "--efi-directory=/boot/efi", "--removable", "--no-nvram")
-        tools.chroot("grub-install", *words, timeout=_GRUB_SECONDS)
+    if order.firmware == "bios":
+        for disk in disks.layout.boot_disks:
+            tools.chroot("grub-install", "--target=i386-pc", disk.path, timeout=_GRUB_SECONDS)
+        return []
+    words = ("--target=x86_64-efi", "--efi-directory=/boot/efi", "--removable", "--no-nvram")
+    tools.chroot("grub-install", *words, timeout=_GRUB_SECONDS)
     target = tools.places.target
     if disks.choice.mirrored:
         tools.run("cp", "-r", f"{target}/boot/efi/.", f"{target}/boot/efi2/", timeout=120)
@@ -75,18 +72,3 @@ def leave(tools: Tools, *, by_kexec: bool) -> None:
     if by_kexec:
         tools.try_run("kexec", "--exec", timeout=60)
     tools.run("busybox", "reboot", "-f", timeout=60)
-
-
-@contextmanager
-def _bound(tools: Tools) -> Iterator[None]:
-    """Show the installed system's programs the devices, for as long as they need them."""
-    made = []
-    try:
-        for name in ("dev", "proc", "sys", "run"):
-            where = str(tools.places.target / name)
-            tools.run("mount", "--bind", str(tools.places.at(f"/{name}")), where)
-            made.append(where)
-        yield
-    finally:
-        for where in reversed(made):
-            tools.run("umount", where, timeout=60, attempts=4)

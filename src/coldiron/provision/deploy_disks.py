@@ -149,6 +149,14 @@ def mount(tools: Tools, disks: Disks) -> None:
             tools.run("mount", "-t", "vfat", "-o", "umask=0077", volume.device, str(where))
 
 
+def show_devices(tools: Tools) -> None:
+    """Let programs of the unpacked system see this machine; ``unmount`` ends it."""
+    for name in ("dev", "proc", "sys", "run"):
+        where = tools.places.target / name
+        where.mkdir(exist_ok=True)
+        tools.run("mount", "--bind", str(tools.places.at(f"/{name}")), str(where))
+
+
 def unmount(tools: Tools) -> None:
     """Let go of the system. Raises CommandFailed where something still holds it."""
     tools.run("sync", timeout=_FORMAT_SECONDS)

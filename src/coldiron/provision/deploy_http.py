@@ -209,6 +209,11 @@ class Server:
             try:
                 response = self._send(method, path, headers, body, timeout or self._timeout)
                 answer = _bounded(response, time.monotonic() + 4 * self._timeout)
+            except ssl.SSLCertVerificationError as error:
+                # Whoever answers there is not the provisioner, however often it is asked.
+                raise ServerRefused(
+                    f"{self._host}:{self._port} is not to be trusted: {_why(error)}; nothing was sent to it"
+                ) from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 why = _why(error)

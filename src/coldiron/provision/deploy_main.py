@@ -150,6 +150,7 @@ class Deployment:
         if disks.choice.mirrored:
             deploy_system.check_mirror(places.target)
         deploy_system.write(places.target, "/etc/fstab", deploy_system.fstab(disks))
+        deploy_disks.show_devices(tools)
         steps.reach("identity", identity.hostname)
         deploy_system.write_identity(tools, identity)
         record = deploy_system.record(order, disks, manifest, self.clock.now())

@@ -24,11 +24,19 @@ MODULES = (
     "coldiron.provision.lsblk",
     "coldiron.provision.order",
 )
-_MAIN = "import sys\n\nfrom coldiron.provision.deploy_main import main\n\nsys.exit(main())\n"
+START = "start.py"
+# A script's own directory is not searched in isolated mode.
+_START = """import sys
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+from coldiron.provision.deploy_main import main
+
+sys.exit(main())
+"""
 
 
 def program() -> dict[str, bytes]:
-    """The program's files by relative path; ``python3 DIRECTORY`` runs them."""
+    """The program's files by relative path; ``python3 -I -S DIRECTORY/start.py`` runs them."""
     # A package's own __init__ reads what is installed beside it, and here nothing is.
     found = {
         f"{package}/__init__.py": b"" for package in ("coldiron", "coldiron/inventory", "coldiron/provision")
@@ -36,7 +44,7 @@ def program() -> dict[str, bytes]:
     for module in MODULES:
         path = module.replace(".", "/") + ".py"
         found[path] = files("coldiron").joinpath(path.removeprefix("coldiron/")).read_bytes()
-    found["__main__.py"] = _MAIN.encode()
+    found[START] = _START.encode()
     return found
 
 

@@ -16,19 +16,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.provision.deploy_program import write_program
+from coldiron.provision.deploy_program import START, write_program
 from coldiron.rack.host import Host
 
 PROGRAM = "usr/lib/coldiron"
 _PYTHON = ("/usr/bin/python3", "-I", "-S")
 # What is imported only when it is called: found by calling it.
 _WARM_UP = """
-import sys, datetime
+import sys, codecs, datetime
 sys.path.insert(0, "/{program}")
 import coldiron.provision.deploy_main
 datetime.datetime.strptime("2020", "%Y")
+for name in ("ascii", "idna", "iso-8859-1", "latin-1", "utf-8"):
+    codecs.lookup(name)
 "provisioner.example".encode("idna")
-b"".decode("ascii"), b"".decode("utf-8"), b"".decode("latin-1")
 print("\\n".join(sorted(str(m.__file__) for m in sys.modules.values() if getattr(m, "__file__", None))))
 """
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
@@ -131,8 +132,6 @@ class Tree:
         shared = [path for path in sources if path.endswith(".so")]
         self.add_programs(shared)
         self.add(path for path in sources if path not in shared)
-        main = self.path / PROGRAM / "__main__.py"
-        shutil.copy(self.root / PROGRAM / "__main__.py", main)
         # Python looks for the directory to know where it is, whatever is in it.
         version = next(path.split("/")[3] for path in sources if path.startswith(f"/{zone}"))
         (self.path / "usr/lib" / version / "lib-dynload").mkdir(exist_ok=True)
@@ -140,6 +139,7 @@ class Tree:
                  "unchecked-hash", f"/{self._inside()}/usr/lib", of_root=True, whole=True)  # fmt: skip
         for source in (self.path / "usr/lib").rglob("*.py"):
             source.unlink()
+        shutil.copy(self.root / PROGRAM / START, self.path / PROGRAM / START)
 
     def run(self, program: str, *words: str, of_root: bool = False, whole: bool = False) -> str:
         """Run a program of the tree, or of the root over the tree; what it printed."""
@@ -155,7 +155,9 @@ class Tree:
         """Start what needs no device, so that a library that is missing is missed here. Raises CommandError."""
         for program in programs:
             self.run(program.lstrip("/"), "--version" if not program.endswith("openssl") else "version")
-        imports = f"import sys; sys.path.insert(0, '/{PROGRAM}'); import coldiron.provision.deploy_main, _strptime"
+        imports = (
+            f"import sys; sys.path.insert(0, '/{PROGRAM}'); import coldiron.provision.deploy_main, _strptime"
+        )
         self.run("usr/bin/python3", "-I", "-S", "-c", imports)
 
     def pack(self, initrd: Path, level: int) -> None:

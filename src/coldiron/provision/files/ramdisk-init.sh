@@ -12,7 +12,7 @@ echo 3 > /proc/sys/kernel/printk
 echo "coldiron: RAM environment"
 /usr/lib/systemd/systemd-udevd --daemon --resolve-names=never
 udevadm trigger --type=all --action=add
-python3 -I -S /usr/lib/coldiron
+python3 -I -S /usr/lib/coldiron/start.py
 echo "coldiron: this machine waits; what went wrong is said above. Start it again by its BMC."
 while :; do
     sleep 3600
