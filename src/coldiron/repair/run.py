@@ -66,6 +66,8 @@ def run_repair(
     options = options or Options()
     cluster = load(find(inventory))
     nodes = {node.name: node for node in target.check(cluster, names, kind)}
+    # The provisioner takes the machines' orders; where there are none, there is no such group.
+    told = ["netboot_server"] if any(node.bare_metal for node in nodes.values()) else []
     where = keep.prepare(cluster.directory)
     states: dict[str, State] = {}
     while True:
@@ -83,8 +85,8 @@ def run_repair(
             alerted = _unfinished(where, wave, kind)
             if alerted:
                 # An alert's repair that was cut off only drains and diagnoses: it is brought to its end first.
-                _Wave(inventory, where, alerted, Kind.WEBHOOK, options, say).run()
-            _Wave(inventory, where, wave, kind, options, say).run()
+                _Wave(inventory, where, alerted, Kind.WEBHOOK, options, told, say).run()
+            _Wave(inventory, where, wave, kind, options, told, say).run()
         stand = {one.node: one for one in repairs(where, wave)}
         for name in wave:
             states[name] = State(stand[name].state) if name in stand and stand[name].ended else State.FAILED
@@ -117,6 +119,7 @@ class _Wave:
         names: list[str],
         kind: Kind,
         options: Options,
+        told: list[str],
         say: Callable[[str], None],
     ) -> None:
         self.inventory = inventory
@@ -124,6 +127,7 @@ class _Wave:
         self.names = names
         self.kind = kind
         self.options = options
+        self.told = told
         self.say = say
 
     def run(self) -> None:
@@ -161,7 +165,7 @@ class _Wave:
                 f"node {verb}",
                 self.inventory,
                 [playbook],
-                limit=limit(names),
+                limit=[*limit(names), *self.told],
                 extravars=extravars,
                 verbose=options.verbose,
                 announce=playbook != TELL_PLAYBOOK,
