@@ -3,6 +3,7 @@
 # reports, and the shells that read the completion scripts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/rack-packages.sh inventories/metal
 missing=()
 command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)

@@ -173,3 +173,8 @@ def read_host(apt: Path, dump: str) -> AptSource:
     source = from_entries([resolve_mirror_lists(entry) for entry in entries], f"{apt}/sources.list.d")
     proxy, options = parse_options(dump)
     return AptSource(source.parts, source.keyring, proxy, options)
+
+
+def backports(source: AptSource, codename: str) -> str:
+    """A sources list for the release's backports, from the machine's own archive."""
+    return f"deb [signed-by={source.keyring}] {source.mirror} {codename}-backports main\n"

@@ -321,14 +321,14 @@ def _show_machines(machines: list[dict[str, Any]], console: Console) -> None:
     if not machines:
         return
     table = Table(title="machines", title_justify="left", box=None)
-    for column in ("node", "power", "address", "kind", "firmware", "BMC", "disks", "faults"):
-        table.add_column(column)
+    for column in ("node", "power", "address", "firmware", "disks", "BMC", "faults"):
+        table.add_column(column, overflow="fold")
     for one in machines:
-        disks = ", ".join(disk["serial"] for disk in one["disks"])
         bmc = one["bmc"] if one["bmc_state"] == "running" else f"{one['bmc']} (stopped)"
         firmware = f"{one['firmware']} {one['boot']}"
-        faults = ", ".join(one["faults"]) or "-"
-        table.add_row(one["name"], one["state"], one["address"], one["kind"], firmware, bmc, disks, faults)
+        faults = ", ".join(name.partition(":")[0] for name in one["faults"]) or "-"
+        disks = str(len(one["disks"]))
+        table.add_row(one["name"], one["state"], one["address"], firmware, disks, bmc, faults)
     console.print(table)
 
 
