@@ -290,6 +290,8 @@ def _bounded(response: http.client.HTTPResponse, ends: float) -> bytes:
             raise http.client.HTTPException("its answer is too long")
         if time.monotonic() > ends:
             raise http.client.HTTPException("its answer is too slow")
+    # read1 leaves an answer of known length open, and the next request on this connection would be refused.
+    response.read()
     return b"".join(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import IO
@@ -93,10 +94,12 @@ def unpack(server: Server, manifest: Manifest, tools: Tools) -> None:
             raise
         if any(codes):
             words.seek(0)
-            which = "tar" if codes[1] else "zstd"
-            raise CommandFailed(
-                f"{which} failed on the image (exit {codes[1] or codes[0]}): {last_line(words.read())}"
-            )
+            # zstd that was cut off by tar's end says nothing of its own.
+            at = 0 if codes[0] not in (0, -signal.SIGPIPE) else 1
+            said = words.read().splitlines()
+            # tar's last line only says that there was one before.
+            why = last_line(said[0] if said else b"")
+            raise CommandFailed(f"{('zstd', 'tar')[at]} failed on the image (exit {codes[at]}): {why}")
 
 
 def _started(
