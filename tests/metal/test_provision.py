@@ -142,7 +142,7 @@ def test_who_has_no_order_is_told_to_boot_from_disk(metal: Metal) -> None:
 
 def test_a_secret_is_not_given_over_plain_http(metal: Metal) -> None:
     code, text = answer(
-        metal, f"http://{{address}}/api/v1/nodes/{BIOS}/redeem", "-X POST", "-H 'Authorization: Bearer x'"
+        metal, f"http://{{address}}/api/v1/nodes/{BIOS}/redeem", "-X", "POST", "-H", "Authorization: Bearer x"
     )
     assert code == 403
     assert "BEGIN" not in text
@@ -185,8 +185,10 @@ def redeem(metal: Metal, node: str, token: str) -> tuple[int, str]:
     return answer(
         metal,
         f"https://{{address}}:8443/api/v1/nodes/{node}/redeem",
-        "-X POST",
-        f"-H 'Authorization: Bearer {token}'",
+        "-X",
+        "POST",
+        "-H",
+        f"Authorization: Bearer {token}",
     )
 
 
