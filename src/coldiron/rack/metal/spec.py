@@ -165,11 +165,11 @@ def machines(cluster: Cluster) -> tuple[MachineSpec, ...]:
 
 
 def _refuse_twice(cluster: Cluster, found: Iterable[MachineSpec]) -> None:
-    """Raise ColdironError where two machines would answer to one thing: networks of BMCs may be apart on paper."""
-    seen: dict[str, str] = {str(node.address): node.name for node in cluster.nodes}
+    """Raise ColdironError where a made up MAC address of one machine is another's."""
+    seen: dict[str, str] = {}
     for one in found:
-        for value in (one.bmc_address, one.second_mac, one.mac):
-            if (other := seen.setdefault(value, one.name)) != one.name or value == one.address:
+        for value in (one.mac, one.second_mac):
+            if (other := seen.setdefault(value, one.name)) != one.name:
                 raise ColdironError(
                     f"{_where(cluster.node(one.name))}: {value} is {other}'s too; give each its own"
                 )
