@@ -6,6 +6,7 @@ interrupted is killed, and what a killed bake left is killed and removed by the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -156,6 +157,9 @@ class Baker:
         finally:
             group.kill()
             group.remove()
+            # Another class may be baked at the same time.
+            with contextlib.suppress(OSError):
+                group.path.parent.rmdir()
         kernel, packages = manifest_parts
         sha256, size = self._step("digest", lambda: digest_of([work / IMAGE]))
         manifest = images.Manifest(

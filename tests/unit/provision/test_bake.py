@@ -91,7 +91,7 @@ class Group:
     killed = 0
 
     def __init__(self, *_):
-        self.path = Path("/nowhere")
+        self.path = Path("/nowhere/group")
 
     def make(self):
         pass
