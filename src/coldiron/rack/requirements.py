@@ -77,7 +77,9 @@ def missing(host: Host, requirements: tuple[Requirement, ...] = REQUIREMENTS) ->
 def refuse_missing(host: Host, machines: Sequence[MachineSpec] = ()) -> None:
     """Raise ColdironError, with the line to type, where a package is missing."""
     if packages := missing(host, needed(machines)):
+        # Debian 12's own QEMU (7.2) corrupts its guests.
+        newer = " (qemu-system-x86 from your release's backports)" if "qemu-system-x86" in packages else ""
         raise ColdironError(
-            f"the virtual rack needs packages that are not here; type: apt-get install {' '.join(packages)}",
+            f"the virtual rack needs packages that are not here; type: apt-get install {' '.join(packages)}{newer}",
             ExitCode.ENVIRONMENT,
         )

@@ -423,6 +423,15 @@ def test_a_console_is_shown_from_its_end(tmp_path: Path) -> None:
     assert next(iter(lines)).startswith("four")
 
 
+def test_a_newer_qemu_is_asked_for(toy: Any, specs: dict[str, MachineSpec]) -> None:
+    toy.host.installed = False
+    with pytest.raises(ColdironError, match=r"qemu-system-x86 .*from your release's backports"):
+        requirements.refuse_missing(toy.host, [specs["cpu01"]])
+    with pytest.raises(ColdironError) as plain:
+        requirements.refuse_missing(toy.host)
+    assert "backports" not in str(plain.value)
+
+
 def test_packages_are_asked_for_only_where_there_are_machines(specs: dict[str, MachineSpec]) -> None:
     def names(*machines: MachineSpec) -> set[str]:
         return {one.package for one in requirements.needed(machines)}
