@@ -285,7 +285,9 @@ def test_what_is_no_request_gets_one_line(
 
 
 def test_a_body_that_never_comes_costs_the_server_nothing(client: Client) -> None:
-    head = "POST /api/v1/nodes/gpu01/events HTTP/1.0\r\nX-Coldiron-Transport: tls\r\nContent-Length: 50\r\n\r\n{"
+    head = (
+        "POST /api/v1/nodes/gpu01/events HTTP/1.0\r\nX-Coldiron-Transport: tls\r\nContent-Length: 50\r\n\r\n{"
+    )
     assert client.raw(head.encode()) == b""
     assert client.ask("GET", BOOT)[0] == 200
 
