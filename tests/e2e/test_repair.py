@@ -78,9 +78,9 @@ def killed_in(run: SiteRun, state: State) -> None:
 def answered(run: SiteRun) -> None:
     """Wait until what a killed command had started is gone: it is told, and takes a moment."""
     end = time.monotonic() + 60
-    mark = f"coldiron_nodes.*{NODE}"
+    mark = f"--limit {NODE},"
     while (
-        subprocess.run(["pgrep", "-f", f"ansible-playbook.*{run.inventory}.*{mark}"], check=False).returncode
+        subprocess.run(["pgrep", "-f", f"ansible-playbook.*{run.inventory} .*{mark}"], check=False).returncode
         == 0
     ):
         assert time.monotonic() < end
