@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.model import Disk
-from coldiron.provision.disks import Choice, DiskRefusal, choose
+from coldiron.provision.disks import Choice, DiskRefusal, PlainRule, choose, plain_rule
 from coldiron.provision.lsblk import Found
 
 A = Found("nvme0n1", 960_197_124_096, "S-A", "eui.a", "SAMSUNG MZ1L2960", "nvme")
@@ -234,3 +234,28 @@ def test_more_disks_never_change_the_choice_silently(found: list[Found], rules: 
     after = _chosen([*found, Found("sdnew", 960 * 10**9, "S-NEW", "", "M1", "nvme")], rules, [])
     if before and after:
         assert {d.name for d in before.written} == {d.name for d in after.written}
+
+
+def test_plain_rule_means_what_the_model_means() -> None:
+    plain = plain_rule({"use": "system", "serial": ["S-A"], "wwn": None, "count": 1})
+    assert plain == PlainRule("system", ("S-A",))
+    assert plain_rule({"use": "system", "serial": "S-A"}) == plain
+    assert choose([A, B], [plain]) == choose([A, B], [rule(serial=["S-A"])])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"use": "boot"}, "has the use boot; write one of system, swap, scratch, data"),
+        ({"use": "data", "colour": 1}, "the key colour, which is unknown"),
+        ({"use": "data", "serial": 7}, "`serial` of a rule for data is no list of texts"),
+        ({"use": "data", "wwn": [7]}, "`wwn` of a rule for data is no list of texts"),
+        ({"use": "data", "size_gb": True}, "`size_gb` of a rule for data is no size"),
+        ({"use": "data", "size_gb": float("nan")}, "is no size"),
+        ({"use": "data", "count": 0}, "is no number from 1 to 128"),
+        ({"use": "data", "model": 1}, "`model` of a rule for data is no text"),
+    ],
+)
+def test_plain_rule_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ColdironError, match=words):
+        plain_rule(fields)
