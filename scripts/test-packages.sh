@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Install the Debian packages that only the tests need, and say so first: a browser that looks at the
-# reports, and the shells that read the completion scripts.
+# test-packages.sh [INVENTORY]: install the Debian packages that only the tests need, and say so first: a browser that
+# looks at the reports, the shells that read the completion scripts, and what an inventory's machines need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/rack-packages.sh inventories/metal
+scripts/rack-packages.sh ${1:+"$1"}
 missing=()
 command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)

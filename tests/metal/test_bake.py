@@ -22,7 +22,7 @@ from coldiron.provision.bake_root import leftovers
 from coldiron.provision.store import Store
 from coldiron.rack.aptsource import read_host
 
-pytestmark = pytest.mark.metal
+pytestmark = [pytest.mark.metal, pytest.mark.slow]
 
 CLASS = "cpu-debian-13"
 SECRET = "correct-horse-battery-staple"

@@ -1,13 +1,12 @@
 """The deploy program with its real tools, on loop devices: all but the firmware, in the RAM environment's own root.
 
-It needs root, a baked image (COLDIRON_METAL_IMAGE: a directory of an image store) and some minutes for the RAM
-environment. Mirrors need a kernel with md, which few containers have: they are proven on machines.
+It needs root, the image that the proof on machines has baked, and some minutes for the RAM environment. Mirrors need a
+kernel with md, which few containers have: they are proven on machines.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,16 +15,13 @@ from pathlib import Path
 import pytest
 
 from coldiron.provision import images, ramdisk
+from coldiron.provision.store import Store
+from tests.metal.site import CLASSES, INVENTORY
 from tests.unit.provision.deploy_double import Provisioner, disk
 
-IMAGE = os.environ.get("COLDIRON_METAL_IMAGE", "")
 SIZE = 10 * 1000**3
 
-pytestmark = [
-    pytest.mark.metal,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not IMAGE, reason="needs a baked image: COLDIRON_METAL_IMAGE=STORE/DIGEST"),
-]
+pytestmark = [pytest.mark.metal, pytest.mark.slow]
 
 # Runs in the RAM environment's root; the network is there already, and lsblk calls a loop device what it is.
 DRIVER = """
@@ -47,9 +43,10 @@ except Exception as error:
 
 @pytest.fixture
 def provisioner(tmp_path: Path) -> Iterator[Provisioner]:
+    image = Store(INVENTORY / ".images").current(CLASSES[-1])
     made = Provisioner(tmp_path / "provisioner")
-    made.image = (Path(IMAGE) / "image.tar.zst").read_bytes()
-    made.manifest = images.parse_manifest((Path(IMAGE) / "manifest.json").read_bytes())
+    made.image = image.path.read_bytes()
+    made.manifest = images.parse_manifest(image.manifest_path.read_bytes())
     made.sign()
     yield made
     made.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.metal
+pytestmark = [pytest.mark.metal, pytest.mark.slow]
 
 CLUSTER = """\
 plugin: coldiron.cluster.cluster

@@ -20,7 +20,7 @@ import yaml
 
 from coldiron.testing.steps import call, command, environment
 
-pytestmark = pytest.mark.metal
+pytestmark = [pytest.mark.metal, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "molecule" / "network"

@@ -34,7 +34,7 @@ def test_every_image_has_its_manifest_its_signature_and_its_list_of_components(h
 
 
 def test_a_class_has_two_images_at_most_and_no_other_class_has_any(host, opts):
-    count = {name: 0 for name in [*opts["image_classes"], "deploy"]}
+    count = dict.fromkeys([*opts["image_classes"], "deploy"], 0)
     for kind in ("images", "deploy"):
         for image in served(host, f"{opts['image_directory']}/{kind}"):
             manifest = json.loads(host.file(f"{image}/manifest.json").content_string)

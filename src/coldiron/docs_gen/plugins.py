@@ -86,14 +86,16 @@ def _attributes(doc: Mapping[str, Any], plugins: Mapping[str, str], speaker: tup
     ]
     if not lines:
         return ""
-    return '\n## Attributes\n\n<table class="cd-plain"><tbody>\n' + "\n".join(lines) + "\n</tbody></table>\n"
+    # Headings have addresses of their own: options and results have theirs by their names.
+    head = '\n## Attributes {#what-it-supports}\n\n<table class="cd-plain"><tbody>\n'
+    return head + "\n".join(lines) + "\n</tbody></table>\n"
 
 
 def page(plugin: Plugin, plugins: Mapping[str, str]) -> Page:
     """Return a plugin's page. ``plugins`` are the addresses of all, as seen from a page beside it."""
     speaker = (plugin.full_name, plugin.kind)
     doc = plugin.doc
-    text = f"# {plugin.name}\n\n{doc['short_description'].rstrip('.')}.\n\n"
+    text = f"# {plugin.name} {{#the-plugin}}\n\n{doc['short_description'].rstrip('.')}.\n\n"
     text += f"{plugin.kind.capitalize()} `{plugin.full_name}`\n\n"
     text += f"<div>{paragraphs(doc.get('description'), plugins, speaker)}</div>\n"
     if needs := doc.get("requirements"):

@@ -58,7 +58,7 @@ def test_a_role_without_options_or_sabotage_is_told_too(tmp_path: Path) -> None:
 
 def test_a_module_is_told_with_examples_and_results(made: dict[str, Page]) -> None:
     text = made["plugins/converge_module.md"].text
-    assert text.startswith("# converge\n")
+    assert text.startswith("# converge {#the-plugin}\n")
     assert '<tr id="users-append">' in text
     assert "## Examples\n\n```yaml\n" in text
     assert '<tr id="returns-changed' in text or "## What it returns" in text
