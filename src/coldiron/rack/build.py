@@ -238,6 +238,7 @@ class Builder:
             gpu_count=node.gpu_count,
             gpu_type=node.gpu_type,
             renew=True,
+            serves_home=node.serves_home,
         )
         image = self.wishes.image
         if image and self.fits(image, node):

@@ -197,7 +197,8 @@ class NodeKeeper:
         authorize(own / "root", self.layout.client_key.with_suffix(".pub").read_text())
         group = self.cgroup(node.name)
         group.make()
-        shared_home = self.rack.home_backend == "provided"
+        # A server in user space exports a plain directory, and not a layer of the node's own.
+        shared_home = self.rack.home_backend == "provided" or node.serves_home
         devices = [device for device in _OPTIONAL_DEVICES if os.path.exists(device)]
         self.log(node.name).write_bytes(b"")
         process = self.host.spawn(

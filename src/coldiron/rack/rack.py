@@ -216,7 +216,7 @@ class Rack:
             "home_backend": state.home_backend,
             "home": "one directory of this machine, bound at /home on every node (provided)"
             if state.home_backend == "provided"
-            else "each node's own, until a role mounts the site's",
+            else "each node's own, until a role mounts the site's; on the NFS server a directory of this machine",
             "apt_mirror": state.apt_mirror,
             "apt_proxy": state.apt_proxy,
             "package_cache": "running" if self.keeper.cache.running() else "stopped",

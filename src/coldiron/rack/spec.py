@@ -15,7 +15,10 @@ from coldiron.rack.metal.spec import MachineSpec, is_machine, machines
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node. ``gpu_count`` is the number of GPU device files it gets; they are simulated."""
+    """One node. ``gpu_count`` is the number of GPU device files it gets; they are simulated.
+
+    ``serves_home``: it exports /home by NFS.
+    """
 
     name: str
     address: str
@@ -23,6 +26,7 @@ class NodeSpec:
     kind: str
     gpu_count: int = 0
     gpu_type: str | None = None
+    serves_home: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ def from_cluster(path: Path) -> RackSpec:
                 kind=node.kind,
                 gpu_count=gpus.count if gpus else 0,
                 gpu_type=gres_type(gpus) if gpus else None,
+                serves_home="nfs_server" in node.functions,
             )
         )
     taken = {

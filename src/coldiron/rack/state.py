@@ -67,6 +67,7 @@ class NodeState:
     snapshot: str | None = None
     renew: bool = False
     stopping: bool = False
+    serves_home: bool = False
 
 
 @dataclass
