@@ -91,6 +91,21 @@ class SiteRun:
             self._site = Site((self.inventory,))
         return self._site
 
+    def verb(self, *words: str, seconds: float = 120, code: int = 0) -> str:
+        """Run a verb of coldiron's for this inventory and return what it printed; another exit code fails the test."""
+        done = subprocess.run(
+            [command("coldiron"), *words, "-i", str(self.inventory)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment(),
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == code, f"{words}: rc {done.returncode}\n{done.stdout[-4000:]}"
+        return done.stdout
+
     def words(self, *arguments: str, inventory: Path | None = None) -> list[str]:
         """Return the command line of a run."""
         where = inventory or self.inventory

@@ -32,18 +32,7 @@ def words(run: SiteRun) -> list[str]:
 
 def repair(run: SiteRun) -> str:
     """Repair the node and return what was said; a failure fails the test."""
-    finished = subprocess.run(
-        words(run),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-        timeout=REPAIR_SECONDS,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout[-4000:]
-    return finished.stdout
+    return run.verb("node", "repair", NODE, "--yes", NODE, seconds=REPAIR_SECONDS)
 
 
 def journal(run: SiteRun) -> tuple[Event, ...]:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from coldiron.testing.steps import command, environment, rack
+from coldiron.testing.steps import rack
 from tests.e2e.siterun import SiteRun
 
 pytestmark = pytest.mark.site
 
 NEW = "gpu04"
 VERB_SECONDS = 300
-
-
-def verb(inventory: Path, *words: str) -> str:
-    """Run ``coldiron node …`` and return its output; a failure fails the test."""
-    finished = subprocess.run(
-        [command("coldiron"), "node", *words, "-i", str(inventory)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-        timeout=VERB_SECONDS,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout[-3000:]
-    return finished.stdout
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +54,7 @@ def without_new(run: SiteRun) -> dict[str, dict[str, str]]:
 def test_a_node_is_added(grown: SiteRun, converged: SiteRun, job: str) -> None:
     before, daemons = facts_of(converged, job), without_new(grown)
     assert before["JobState"] == "RUNNING"
-    verb(grown.inventory, "add", NEW)
+    grown.verb("node", "add", NEW, seconds=VERB_SECONDS)
     assert grown.wait_for_state(NEW, ("idle",)) == "idle"
     assert grown.as_user(f"srun -w {NEW} --gres=gpu:1 hostname").strip() == NEW
     assert facts_of(converged, job) == before
@@ -87,7 +69,7 @@ def test_the_whole_site_has_nothing_left_to_do(grown: SiteRun) -> None:
 
 def test_a_node_is_removed(grown: SiteRun, converged: SiteRun, job: str) -> None:
     before, daemons = facts_of(converged, job), without_new(grown)
-    verb(grown.inventory, "remove", NEW, "--yes")
+    grown.verb("node", "remove", NEW, "--yes", seconds=VERB_SECONDS)
     assert facts_of(converged, job) == before
     assert without_new(grown) == daemons
     assert NEW not in grown.on(grown.head, "scontrol show nodes")

@@ -13,9 +13,9 @@ from tests.metal.site import BAKE_SECONDS, CLASSES, Metal, make_inventory
 def metal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metal]:
     """The site: secrets made, images baked, head up, machines powered off with empty disks."""
     site = Metal(make_inventory(), tmp_path_factory.mktemp("metal"))
-    site.coldiron("secrets", "init")
+    site.verb("secrets", "init")
     for node_class in CLASSES:
-        site.coldiron("image", "bake", node_class, seconds=BAKE_SECONDS)
-    site.coldiron("rack", "up", seconds=300)
+        site.verb("image", "bake", node_class, seconds=BAKE_SECONDS)
+    site.verb("rack", "up", seconds=300)
     yield site
-    site.coldiron("rack", "down", seconds=120)
+    site.verb("rack", "down", seconds=120)

@@ -44,22 +44,6 @@ def make_inventory(source: Path = SOURCE, target: Path = INVENTORY) -> Path:
 class Metal(SiteRun):
     """A SiteRun whose workers are machines."""
 
-    def coldiron(self, *words: str, seconds: float = 120, code: int = 0) -> str:
-        """Run a verb of coldiron's for this inventory and return what it printed; another exit code fails the test."""
-        done = subprocess.run(
-            [command("coldiron"), *words, "-i", str(self.inventory)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=seconds,
-            check=False,
-        )
-        assert done.returncode == code, (
-            f"{words}: rc {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
-        )
-        return done.stdout + done.stderr
-
     def playbook(self, path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook of the test's own, with the stages' variables, which lie beside theirs."""
         folder = path.parent / "group_vars"
@@ -78,7 +62,7 @@ class Metal(SiteRun):
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the rack says of a machine."""
-        status = json.loads(self.coldiron("rack", "status", "--json"))
+        status = json.loads(self.verb("rack", "status", "--json"))
         return next(one for one in status["machines"] if one["name"] == name)
 
     def console(self, name: str) -> str:

@@ -35,7 +35,7 @@ def test_the_machines_are_off_and_their_disks_empty(metal: Metal) -> None:
 
 
 def test_a_dry_run_names_images_and_disks(metal: Metal) -> None:
-    told = metal.coldiron("provision", "--dry-run", *MACHINES)
+    told = metal.verb("provision", "--dry-run", *MACHINES)
     assert "disk SYSTEM-GPU01: written if it is blank, else refused" in told
     assert "DATA-GPU01" not in told
 
@@ -212,9 +212,9 @@ def test_a_wiped_disk_is_repaired_while_jobs_run_elsewhere(metal: Metal) -> None
     metal.wait_until_off(BIOS)
     metal.wipe_system_disk(BIOS)
     metal.site.connections.forget()
-    refused = metal.coldiron("node", "repair", BIOS, seconds=60, code=3)
+    refused = metal.verb("node", "repair", BIOS, seconds=60, code=3)
     assert "SYSTEM-GPU01" in refused
-    metal.coldiron("node", "repair", BIOS, "--yes", "SYSTEM-GPU01", seconds=REPAIR_SECONDS)
+    metal.verb("node", "repair", BIOS, "--yes", "SYSTEM-GPU01", seconds=REPAIR_SECONDS)
     print(BIOS, metal.times(BIOS))
     assert job(metal, BIOS, "--mem=100M", run="hostname", seconds=180).strip() == BIOS
     assert metal.on(BIOS, f"mount -o ro {DATA} /mnt && cat /mnt/mark && umount /mnt").strip() == MARK
