@@ -72,8 +72,8 @@ def test_memory_over_the_limit_is_killed(metal: Metal, node: str) -> None:
 @pytest.mark.parametrize("node", MACHINES)
 def test_a_gpu_that_was_not_granted_cannot_be_opened(metal: Metal, node: str) -> None:
     look = "sh -c 'true < /dev/nvidia0 && echo open || echo closed'"
-    assert job(metal, node, "--mem=100M", "--gres=gpu:1", run=f'"{look}"').strip().endswith("open")
-    assert job(metal, node, "--mem=100M", run=f'"{look}"').strip().endswith("closed")
+    assert job(metal, node, "--mem=100M", "--gres=gpu:1", run=look).strip().endswith("open")
+    assert job(metal, node, "--mem=100M", run=look).strip().endswith("closed")
 
 
 def test_a_data_disk_gets_data(metal: Metal) -> None:
