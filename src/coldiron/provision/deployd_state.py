@@ -24,7 +24,7 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
 from coldiron.inventory.names import check_host_name
 from coldiron.provision.order import Identity, Order, parse_identity, parse_order
-from coldiron.provision.token import Token, TokenStore
+from coldiron.provision.token import Token, TokenStore, sync_directory
 
 STEPS: Final = ("up", "redeem", "disks", "partition", "stream", "system", "identity", "boot", "done")
 # What the provisioner itself tells of a node, beside the node's own steps.
@@ -355,14 +355,14 @@ class State:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        _sync(file.parent)
+        sync_directory(file.parent)
 
     def _remove(self, part: str, node: str) -> bool:
         file = self._file(part, node)
         if not file.exists():
             return False
         file.unlink()
-        _sync(file.parent)
+        sync_directory(file.parent)
         return True
 
     @contextlib.contextmanager
@@ -390,11 +390,3 @@ def _check(node: str) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

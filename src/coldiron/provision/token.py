@@ -189,7 +189,7 @@ class TokenStore:
                 handle.flush()
                 os.fsync(handle.fileno())
             os.replace(name, self.file)
-            _sync(self.file.parent)
+            sync_directory(self.file.parent)
         except OSError as error:
             raise ColdironError(
                 f"{shown_path(self.file)} cannot be written: {error.strerror}", ExitCode.ENVIRONMENT
@@ -270,7 +270,7 @@ def _parsed(data: bytes) -> list[_Entry]:
     return entries
 
 
-def _sync(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """A rename is on the disk only when its directory is."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
