@@ -191,7 +191,7 @@ def test_a_file_made_to_hurt_costs_little(tmp_path: Path, text: str) -> None:
         timeout=120,
         check=False,
         # Processor seconds, ended from outside: a busy machine makes nobody slow by its own fault.
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (10, 12)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (40, 45)),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     _, seconds, megabytes = done.stdout.split()
