@@ -79,10 +79,18 @@ def serve(words: list[str], config: Path, tmp_path: Path) -> Iterator[Callable[[
     def start() -> subprocess.Popen[bytes]:
         with (tmp_path / "journal").open("ab") as journal:
             process = subprocess.Popen(
-                [*words, "--config", str(config), "serve", "--socket", str(where)],
+                # Who runs the tests in the background has them ignore SIGINT, and all that they start.
+                [
+                    "env",
+                    "--default-signal=INT",
+                    *words,
+                    "--config",
+                    str(config),
+                    "serve",
+                    "--socket",
+                    str(where),
+                ],
                 stderr=journal,
-                # Whoever runs the tests in the background has them ignore it, and all that they start.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         started.append(process)
         for _ in range(400):
