@@ -21,6 +21,7 @@ from coldiron.testing.stages import find_collection
 DEFAULT_INVENTORY = "inventories/virtual"
 SITE = pytest.StashKey[Site]()
 ACTS = "acts"
+NO_HOST = "no_host"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.pluginmanager.register(fixtures, "coldiron-fixtures")
     config.addinivalue_line("markers", f"{ACTS}: it acts on the nodes (runs a job, writes a file)")
+    config.addinivalue_line("markers", f"{NO_HOST}: no host has the test's role: it is left out")
     asked = config.getoption("--inventory") or config.getoption("--role")
     if asked and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = role_test_folders(wanted_roles(config))
@@ -124,11 +126,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             hosts = [host for host in hosts if host in within]
     except ColdironError as error:
         raise pytest.UsageError(error.message) from error
-    metafunc.parametrize("hostname", hosts, scope="module")
+    # Left to itself, pytest would tell of a test that was skipped, on a host that is none.
+    nobody = [pytest.param("", marks=getattr(pytest.mark, NO_HOST))]
+    metafunc.parametrize("hostname", hosts or nobody, scope="module")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other roles when --role is given, and those that act when nothing may."""
+    """Leave out tests of roles that no host has or that --role does not name, and those that act when nothing may."""
+    items[:] = [item for item in items if item.get_closest_marker(NO_HOST) is None]
     wanted = wanted_roles(config)
     only_looks = config.getoption("--read-only") and not config.getoption("--active")
     kept: list[pytest.Item] = []
