@@ -45,7 +45,7 @@ def test_limit_role_and_no_paths(toy: Toy) -> None:
     assert "1 passed" in run(toy, "--role", "part").stdout
     folder = str(toy.collection / "roles")
     assert "1 passed, 8 deselected" in run(toy, "--role", "part", folder).stdout
-    nobody = run(toy, "--limit", "node01").stdout
+    nobody = run(toy, "--limit", "node02").stdout
     assert "4 passed" in nobody
     assert "skipped" not in nobody
     missing = run(toy, "--role", "nothing")
