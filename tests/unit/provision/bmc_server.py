@@ -333,7 +333,25 @@ def certify(folder: Path, name: str, issuer: str, days: int) -> tuple[Path, byte
         )
 
     constraints = x509.BasicConstraints(ca=True, path_length=None)
-    ca = builder(issuer, ca_key.public_key()).add_extension(constraints, True).sign(ca_key, hashes.SHA256())
+    # Python 3.13 takes no authority without these, and nothing that one signed without its identifier.
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    ca = (
+        builder(issuer, ca_key.public_key())
+        .add_extension(constraints, True)
+        .add_extension(usage, True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False)
+        .sign(ca_key, hashes.SHA256())
+    )
     try:
         alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -341,6 +359,7 @@ def certify(folder: Path, name: str, issuer: str, days: int) -> tuple[Path, byte
     leaf = (
         builder("a BMC", key.public_key())
         .add_extension(x509.SubjectAlternativeName([alternative]), False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False)
         .sign(ca_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

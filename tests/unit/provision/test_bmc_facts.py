@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coldiron.errors import ColdironError, ExitCode
@@ -78,6 +78,7 @@ JSON = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from(WORDS), JSON | JSON.map(entries)))
 def test_facts_or_one_line(given: dict[str, Any]) -> None:
     message = ""

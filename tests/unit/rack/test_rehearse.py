@@ -186,6 +186,8 @@ def test_a_verb_is_typed_before_the_persons_eyes(
 ) -> None:
     monkeypatch.setenv("COLDIRON_VAULT_PASSWORD_FILE", "the site's")
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "the site's")
+    # An earlier test that read a site in this process leaves it behind.
+    monkeypatch.delenv("COLDIRON_VAULT_PASSWORD_QUIET", raising=False)
     verb.write_text(f"{code}\n")
     log = tmp_path / "log"
     with log.open("w") as file:
