@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from coldiron.inventory import load
+from coldiron.rack import requirements
 from coldiron.rack.layout import Layout, Machine
 from coldiron.rack.metal import bmc_redfish, keeper, libvirt
 from coldiron.rack.metal.client import BmcClient
@@ -116,6 +117,9 @@ def metal(toy: Any, monkeypatch: pytest.MonkeyPatch) -> ToyLibvirt:
     (toy.inventory / "cluster.yml").write_text(CLUSTER)
     made = ToyLibvirt(toy.host.run)
     monkeypatch.setattr(toy.host, "run", made.run)
+    # This libvirt is made of files: the packages of a real one are not asked for.
+    for name in ("MACHINES", "REDFISH", "IPMI"):
+        monkeypatch.setattr(requirements, name, ())
     monkeypatch.setattr(keeper, "kvm_serves", lambda *_: False)
     monkeypatch.setattr(libvirt.Libvirt, "answers", lambda self: self.group.populated())
     monkeypatch.setattr(libvirt, "_FILES", {})
