@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown_path
 from coldiron.provision.bmc_trouble import Where
+from coldiron.provision.whole import replace_file
 
 # Bytes of a console that are read: its end is what matters.
 _TAIL = 64 * 1024
@@ -40,16 +39,7 @@ def write(directory: str, texts: Mapping[str, str], where: Where, check: bool) -
 def write_file(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    replace_file(path, text, 0o644)
 
 
 def tail(file: str, where: Where) -> str:

@@ -20,6 +20,7 @@ MODULES: Final = (
     "provision/deployd_state",
     "provision/order",
     "provision/token",
+    "provision/whole",
 )
 _MAIN = """\
 import sys

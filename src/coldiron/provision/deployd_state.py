@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import hmac
 import json
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +22,8 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
 from coldiron.inventory.names import check_host_name
 from coldiron.provision.order import Identity, Order, parse_identity, parse_order
-from coldiron.provision.token import Token, TokenStore, sync_directory
+from coldiron.provision.token import Token, TokenStore, digest_of
+from coldiron.provision.whole import replace_file, sync_directory
 
 STEPS: Final = ("up", "redeem", "disks", "partition", "stream", "system", "identity", "boot", "done")
 # What the provisioner itself tells of a node, beside the node's own steps.
@@ -176,7 +175,7 @@ class State:
                 raise Refused(f"the token of {node} was for another order")
             session = secrets.token_urlsafe(_SESSION_BYTES)
             ends = self._clock() + self._session_seconds
-            opened = _Placed(placed.order, placed.placed, _digest(session), ends)
+            opened = _Placed(placed.order, placed.placed, digest_of(session), ends)
             self._write("orders", node, opened.as_dict())
         return placed.order, session
 
@@ -276,7 +275,9 @@ class State:
     def _opened(self, node: str, session: str) -> _Placed:
         placed = self._order(node)
         good = placed is not None and bool(placed.session)
-        if not (hmac.compare_digest(placed.session if placed and good else "", _digest(session)) and placed):
+        if not (
+            hmac.compare_digest(placed.session if placed and good else "", digest_of(session)) and placed
+        ):
             raise Refused(f"{node} has no such session")
         if not placed.placed <= self._clock() < placed.session_ends:
             raise Refused(f"the session of {node} is over; order it anew")
@@ -285,7 +286,7 @@ class State:
     def _was_session(self, node: str, session: str) -> bool:
         if not self._file("records", node).exists():
             return False
-        return hmac.compare_digest(str(self._read("records", node).get("session")), _digest(session))
+        return hmac.compare_digest(str(self._read("records", node).get("session")), digest_of(session))
 
     def _placed(self) -> list[_Placed]:
         return [placed for node in self._names("orders") if (placed := self._order(node))]
@@ -342,20 +343,7 @@ class State:
         return found
 
     def _write(self, part: str, node: str, content: dict[str, Any]) -> None:
-        file = self._file(part, node)
-        # mkstemp's mode is 0600 from the first moment.
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-                json.dump(content, handle, indent=1)
-                handle.write("\n")
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(name, file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        sync_directory(file.parent)
+        replace_file(self._file(part, node), json.dumps(content, indent=1) + "\n")
 
     def _remove(self, part: str, node: str) -> bool:
         file = self._file(part, node)
@@ -386,7 +374,3 @@ def _check(node: str) -> None:
         check_host_name(node)
     except ValueError as error:
         raise ColdironError(str(error)) from None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

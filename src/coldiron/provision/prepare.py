@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
 from coldiron.provision.order import File, Identity, ImageWanted, Order
+from coldiron.provision.whole import replace_file
 
 _SSH_KEYGEN_SECONDS = 20
 
@@ -218,15 +218,7 @@ class KnownHosts:
     def _write(self, lines: Sequence[str]) -> None:
         text = "# Host keys of the machines that were installed from here; written by coldiron.\n"
         text += "".join(f"{line}\n" for line in sorted(lines))
-        descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".known_hosts-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.chmod(name, 0o644)
-            os.replace(name, self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(self.path, text, 0o644)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -14,7 +14,6 @@ import json
 import os
 import secrets
 import stat
-import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, Final
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
 from coldiron.inventory.names import check_host_name
+from coldiron.provision.whole import replace_file
 
 PURPOSES: Final = ("deploy", "wipe")
 LONGEST_TTL_SECONDS: Final = 24 * 3600
@@ -115,7 +115,7 @@ class TokenStore:
         """
         _check(node, purpose, serials, ttl_seconds)
         text = secrets.token_urlsafe(_BYTES)
-        entry = _Entry(_digest(text), node, purpose, tuple(sorted(set(serials))), now, now + ttl_seconds)
+        entry = _Entry(digest_of(text), node, purpose, tuple(sorted(set(serials))), now, now + ttl_seconds)
         with self._locked():
             kept = [
                 replace(old, spent="replaced") if _same(old, entry) and not old.spent else old
@@ -180,23 +180,12 @@ class TokenStore:
 
     def _write(self, entries: list[_Entry]) -> None:
         text = json.dumps({"version": _VERSION, "tokens": [asdict(entry) for entry in entries]}, indent=1)
-        name = ""
         try:
-            # mkstemp's mode is 0600 from the first moment.
-            descriptor, name = tempfile.mkstemp(dir=self.file.parent, prefix=".token-")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-                handle.write(text + "\n")
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(name, self.file)
-            sync_directory(self.file.parent)
+            replace_file(self.file, text + "\n", _MODE)
         except OSError as error:
             raise ColdironError(
                 f"{shown_path(self.file)} cannot be written: {error.strerror}", ExitCode.ENVIRONMENT
             ) from None
-        finally:
-            if name:
-                Path(name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -238,13 +227,14 @@ def _check_good(entry: _Entry, node: str, now: float) -> None:
         raise TokenExpired(f"the token of {shown(node)} is {when}; issue a new one")
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """What is kept of a token or a session: nobody can make it again from that."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _find(entries: list[_Entry], token: str) -> int | None:
     """The number of the token's entry. All are compared, each in constant time."""
-    digest = _digest(token[:_LONGEST_TEXT])
+    digest = digest_of(token[:_LONGEST_TEXT])
     found = None
     for number, entry in enumerate(entries):
         if hmac.compare_digest(entry.digest, digest):
@@ -268,12 +258,3 @@ def _parsed(data: bytes) -> list[_Entry]:
             raise TypeError("no text")
         entries.append(replace(entry, issued=float(entry.issued), expires=float(entry.expires)))
     return entries
-
-
-def sync_directory(directory: Path) -> None:
-    """A rename is on the disk only when its directory is."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
