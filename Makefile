@@ -11,7 +11,7 @@ RUN := $(VENV)/bin/python -m
 # The rack needs root; everything under one sudo keeps the files of one owner.
 AS_ROOT := scripts/as-root.sh
 
-.PHONY: help setup rack-packages test-packages metal-packages demo test test-fast test-all test-python lint docs docs-site dist clean
+.PHONY: help setup rack-packages test-packages demo test test-fast test-all test-python lint docs docs-site dist clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
 
@@ -21,8 +21,8 @@ setup: ## make .venv with everything pinned
 rack-packages: setup
 	@$(AS_ROOT) scripts/rack-packages.sh
 
-test-packages: rack-packages
-	@$(AS_ROOT) scripts/test-packages.sh
+test-packages: setup
+	@$(AS_ROOT) scripts/test-packages.sh inventories/metal
 
 demo: rack-packages ## the virtual rack, from bare systemd nodes to Slurm jobs
 	@$(AS_ROOT) $(RUN) coldiron.demo
@@ -33,13 +33,10 @@ lint: setup ## style and types
 test-fast: setup ## what needs no node
 	@$(VENV)/bin/python tests/suite.py fast
 
-test: test-packages ## lint, unit, packages, a fresh site, every role's tests and sabotage
+test: test-packages ## lint, unit, packages, a fresh site, machines from power-off, every role's tests and sabotage
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py full
 
-metal-packages: setup
-	@$(AS_ROOT) scripts/test-packages.sh inventories/metal
-
-test-all: metal-packages ## all of it, the slow ones and machines from power-off too
+test-all: test-packages ## all of it, and the slow ones
 	@$(AS_ROOT) $(VENV)/bin/python tests/suite.py all
 
 # The same lock, another Python: make test-python PYTHON=3.12

@@ -9,5 +9,10 @@ command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)
 command -v zsh >/dev/null || missing+=(zsh)
 command -v fish >/dev/null || missing+=(fish)
+# One of the tests' own machines has a BMC that speaks IPMI only.
+if [ $# -gt 0 ]; then
+  command -v ipmi_sim >/dev/null || missing+=(openipmi)
+  command -v ipmitool >/dev/null || missing+=(ipmitool)
+fi
 [ "${#missing[@]}" -gt 0 ] || exit 0
 exec scripts/install-packages.sh "the test suite" "${missing[@]}"

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 STATES = (
     "facts",
@@ -86,10 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             from coldiron.errors import ColdironError
             from coldiron.provision import bmc_task
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"coldiron.cluster.bmc needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleActionFail(lacks_coldiron("coldiron.cluster.bmc", error)) from None
         try:
             # The whole task runs with its own wishes about check mode; a module that reads is run in any case.
             found = bmc_task.run(given, self._call, self._around, check=bool(self._task.check_mode))

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 # Made once on the provisioner and kept there: an installed-anew node is the same to everybody who knows it.
 HOST_KEY = (
@@ -30,10 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             from coldiron.errors import ColdironError
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"provisioning needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleActionFail(lacks_coldiron("provisioning", error)) from None
         try:
             return result | self._ordered()
         except ColdironError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 MODULE = "coldiron.cluster.node_network"
 SPEC = ("interfaces", "resolvers", "search", "match")
@@ -36,10 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             from coldiron.errors import ColdironError
             from coldiron.provision.network import OWNED, mode_of, render, wanted_state
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"node_network needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleActionFail(lacks_coldiron("node_network", error)) from None
         args = self._task.args
         spec = {key: args[key] for key in SPEC if key in args}
         backend = str(args.get("backend", ""))

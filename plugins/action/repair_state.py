@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 _MINE = frozenset(
     {"do", "state", "outcome", "reason", "node", "files", "kind", "consent", "stop_when_unclear"}
@@ -31,10 +32,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             from coldiron.errors import ColdironError
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"a repair needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleActionFail(lacks_coldiron("a repair", error)) from None
         try:
             return {**result, "changed": False, **self._step(dict(task_vars or {}))}
         except (ColdironError, ValueError) as error:

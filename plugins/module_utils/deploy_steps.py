@@ -20,12 +20,9 @@ class Stopped(Exception):
         self.refused = refused
 
 
-def line_of(status: Any, node: str) -> Mapping[str, Any] | None:
-    """What ``coldiron-deployd status --json`` says of ``node``."""
-    for line in status if isinstance(status, list) else []:
-        if isinstance(line, Mapping) and line.get("node") == node:
-            return line
-    return None
+def line_of(answer: Any, node: str) -> Mapping[str, Any] | None:
+    """What ``coldiron-deployd wait`` says of ``node``; None where that is nothing."""
+    return answer if isinstance(answer, Mapping) and answer.get("node") == node else None
 
 
 def reached(line: Mapping[str, Any] | None, node: str, wanted: str) -> bool:

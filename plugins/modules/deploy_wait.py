@@ -74,7 +74,9 @@ from ansible_collections.coldiron.cluster.plugins.module_utils.deploy_steps impo
     reached,
 )
 
-# Seconds between two looks.
+# Seconds for which the provisioner is asked for news at a time.
+LOOK = 60.0
+# Between two questions that brought nothing new.
 EVERY = 1.0
 
 
@@ -94,8 +96,10 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=False, step=step, text="")
     end = time.monotonic() + seconds
+    seen = 0
     while True:
-        line = line_of(_status(module), node)
+        left = max(0.0, end - time.monotonic())
+        line = line_of(_news(module, node, seen, min(LOOK, left)), node)
         try:
             if reached(line, node, step):
                 break
@@ -105,13 +109,19 @@ def main() -> None:
             module.fail_json(
                 msg=hanging(line, node, step, seconds), refused=False, step=(line or {}).get("step")
             )
-        time.sleep(EVERY)
+        known = len((line or {}).get("events") or [])
+        if known == seen:
+            # Its order was closed, and is not what is waited for.
+            time.sleep(EVERY)
+        seen = known
     found = line or {}
     module.exit_json(changed=False, step=found.get("step"), text=found.get("text", ""))
 
 
-def _status(module: AnsibleModule) -> Any:
-    code, out, err = module.run_command([module.params["command"], "status", "--json"])
+def _news(module: AnsibleModule, node: str, seen: int, seconds: float) -> Any:
+    """How ``node`` stands once more than ``seen`` of its events are known, or after ``seconds``."""
+    words = ["wait", node, "--seen", str(seen), "--seconds", f"{seconds:.1f}"]
+    code, out, err = module.run_command([module.params["command"], *words])
     try:
         return json.loads(out) if code == 0 else _unreadable(module, code, err)
     except ValueError:
@@ -120,7 +130,7 @@ def _status(module: AnsibleModule) -> Any:
 
 def _unreadable(module: AnsibleModule, code: int, text: str) -> Any:
     module.fail_json(
-        msg=f"{module.params['command']} status does not say how it stands (rc {code}): {' '.join(text.split())}",
+        msg=f"{module.params['command']} does not say how it stands (rc {code}): {' '.join(text.split())}",
         refused=False,
         step=None,
     )

@@ -89,6 +89,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.coldiron.cluster.plugins.module_utils import network_plan as net
+from ansible_collections.coldiron.cluster.plugins.module_utils.text_file import read
 
 PENDING = f"{net.STATE}/pending"
 UNDONE = f"{net.STATE}/undone"
@@ -96,15 +97,6 @@ MADE = f"{net.STATE}/made.json"
 ROLLBACK = "coldiron-network-rollback.service"
 DEADLINE = "coldiron-network-deadline"
 SWITCH = "coldiron-network-switch"
-
-
-def read(path: str) -> str:
-    """Return a file's text, empty where there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
 
 
 def write(path: str, text: str, mode: int) -> None:

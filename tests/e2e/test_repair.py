@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coldiron.repair.bundle import place
 from coldiron.repair.journal import path_of, read
 from coldiron.repair.keep import directory
 from coldiron.repair.machine import ROWS, State
@@ -18,11 +24,13 @@ from coldiron.repair.view import last_repair
 from coldiron.run.events import Event
 from coldiron.testing.steps import command, environment
 from tests.e2e.siterun import SiteRun
+from tests.unit.webhook.samples import alert, message
 
 pytestmark = pytest.mark.site
 
 NODE = "cpu01"
 REPAIR_SECONDS = 400
+TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def words(run: SiteRun) -> list[str]:
@@ -80,14 +88,8 @@ def answered(run: SiteRun) -> None:
 def job(converged: SiteRun) -> Iterator[str]:
     """A long job on another node."""
     elsewhere = next(worker for worker in converged.workers if worker != NODE)
-    line = f"sbatch --parsable -w {elsewhere} --time=30 --output=/dev/null --wrap 'sleep 1200'"
-    number = converged.as_user(line).strip()
-    for _ in range(30):
-        if "RUNNING" in converged.as_user(f"squeue -h -j {number} -o %T"):
-            break
-        time.sleep(1)
-    yield number
-    converged.as_user(f"scancel {number}")
+    with converged.job_on(elsewhere) as number:
+        yield number
 
 
 def boots(run: SiteRun) -> dict[str, str]:
@@ -100,6 +102,79 @@ def mark(run: SiteRun) -> Path:
     path = Path("/var/lib/was-here")
     run.on(NODE, f"touch {path}")
     return path
+
+
+@contextmanager
+def receiver(run: SiteRun) -> Iterator[str]:
+    """A webhook's receiver as a process; its URL."""
+    token = run.scratch / "webhook-token"
+    token.write_text(TOKEN, encoding="ascii")
+    token.chmod(0o600)
+    policy = run.scratch / "webhook.yml"
+    # The site may have been through this test before.
+    policy.write_text("quiet_seconds: 0\n", encoding="ascii")
+    given = ["-i", str(run.inventory), "--token-file", str(token), "--policy", str(policy)]
+    log = run.scratch / "webhook.log"
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [command("coldiron"), "webhook", "serve", *given, "--listen", "127.0.0.1:0"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+        ) as process,
+    ):
+        try:
+            end = time.monotonic() + 60
+            while not (found := re.search(r"answering alerts on (\S+)", log.read_text())):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            yield found[1]
+        finally:
+            process.terminate()
+
+
+def post(url: str, body: bytes) -> dict[str, Any]:
+    """Post as Alertmanager does."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return dict(json.load(answer))
+
+
+def test_an_alert_drains_and_diagnoses_its_node_and_no_more(converged: SiteRun) -> None:
+    before, written = boots(converged), mark(converged)
+    events = converged.inventory / ".coldiron" / "webhook.jsonl"
+    # What a test left that was cut off would be taken up first.
+    events.unlink(missing_ok=True)
+    fired = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with converged.job_on(NODE) as job, receiver(converged) as url:
+        body = message(alert(f"{NODE}:9100", startsAt=fired), alert("cpu99", fingerprint="02"))
+        assert post(url, body)["alerts"] == {"accepted": 1, "refused": 1}
+        # Sent once more, as Alertmanager does: it has been heard.
+        assert post(url, body)["alerts"] == {"duplicate": 1, "refused": 1}
+        end = time.monotonic() + REPAIR_SECONDS
+        while "webhook_end" not in events.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.5)
+        found = last_repair(journal(converged))
+        states = [event.data["state"] for event in found if "state" in event.data]
+        assert list(dict.fromkeys(states)) == [State.DRAIN, State.DIAGNOSE]
+        assert found[-1].data["next"] == State.HELD
+        assert (
+            place(directory(converged.inventory), NODE, found[0].time) / "evidence/journal-0.txt"
+        ).exists()
+        assert converged.node_state(NODE) == "draining"
+        assert converged.job_state(job) == "RUNNING"
+        assert "held: alert GpuFellOff; " in converged.on(converged.head, "sinfo -h -R -o '%E %N'")
+    converged.on(NODE, f"test -e {written}")
+    assert boots(converged) == before
+    # Resumed while its cancelled job completes, a node stays `mixed`; that takes more than a minute at times.
+    assert converged.wait_for_state(NODE, ("drained",), seconds=180) == "drained"
+    converged.on(converged.head, f"scontrol update nodename={NODE} state=resume")
+    assert converged.wait_for_state(NODE, ("idle",)) == "idle"
 
 
 def test_a_killed_repair_goes_on_and_nobody_else_is_disturbed(converged: SiteRun, job: str) -> None:
@@ -119,7 +194,7 @@ def test_a_killed_repair_goes_on_and_nobody_else_is_disturbed(converged: SiteRun
     assert converged.as_user(f"srun -w {NODE} hostname").strip() == NODE
     assert boots(converged) == before
     assert converged.identities(f"cluster:!{NODE}") == daemons
-    assert "RUNNING" in converged.as_user(f"squeue -h -j {job} -o %T")
+    assert converged.job_state(job) == "RUNNING"
 
 
 def test_nothing_is_left_to_do_on_it(converged: SiteRun) -> None:

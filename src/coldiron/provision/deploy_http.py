@@ -12,13 +12,14 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from coldiron.errors import ExitCode
 from coldiron.inventory.findings import shown
+from coldiron.provision.deploy_cache import Cache, caches
 from coldiron.provision.deploy_tools import DeployFailed
 
 _LONGEST_ANSWER = 16 * 1024 * 1024
@@ -95,6 +96,8 @@ class Server:
             )
         self._host, self._port = parts.hostname, parts.port or 443
         self.node = node
+        self.caches: Sequence[Cache] = ()
+        """Where the image may be fetched from before it is asked for here, once the token was handed in."""
         self._authority = authority
         self._clock = clock
         self._timeout = timeout
@@ -109,6 +112,7 @@ class Server:
         if not isinstance(session, str) or not session.isascii() or not isinstance(order, dict):
             raise ServerSilent("the provisioner's answer to the token holds no order and session")
         self._session = session
+        self.caches = caches(answer.get("images"), f"https://{self._host}:{self._port}", self._authority)
         return order
 
     def identity(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from coldiron.inventory.findings import shown
+from coldiron.provision.deploy_cache import Cache
 from coldiron.provision.deploy_http import Server
 from coldiron.provision.deploy_tools import CommandFailed, DeployFailed, Tools, kill_group, last_line
 from coldiron.provision.images import ImageAltered, Manifest, checked, verify
@@ -64,11 +65,14 @@ def _check_by_openssl(tools: Tools, pem: bytes, message: bytes, raw: bytes) -> b
     return b"Signature Verified Successfully" in out
 
 
-def unpack(server: Server, manifest: Manifest, tools: Tools) -> None:
+def unpack(source: Server | Cache, manifest: Manifest, tools: Tools) -> None:
     """Stream the image through its hash into the target.
 
     Raises ImageAltered where it is not what was signed: what lies in the target then must not be booted.
     """
+    path = f"{manifest.sha256}/{IMAGE_FILE}"
+    # A cache says here whether it has the image at all, before anything is written.
+    chunks = source.stream(path, manifest.size_bytes) if isinstance(source, Cache) else source.stream(path)
     with os.fdopen(os.memfd_create("words"), "w+b") as words:
         zstd = _started(_ZSTD, subprocess.PIPE, subprocess.PIPE, words, tools)
         started = [zstd]
@@ -82,7 +86,7 @@ def unpack(server: Server, manifest: Manifest, tools: Tools) -> None:
             zstd.stdout.close()
             with contextlib.suppress(BrokenPipeError):
                 # A program that has ended early says why itself, below.
-                for chunk in checked(server.stream(f"{manifest.sha256}/{IMAGE_FILE}"), manifest):
+                for chunk in checked(chunks, manifest):
                     zstd.stdin.write(chunk)
             with contextlib.suppress(BrokenPipeError):
                 zstd.stdin.close()

@@ -16,8 +16,10 @@ from typing import Any, TextIO
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown
 from coldiron.provision import deploy_boot, deploy_disks, deploy_image, deploy_network, deploy_system
+from coldiron.provision.deploy_cache import CacheAbsent
 from coldiron.provision.deploy_http import Clock, Server
 from coldiron.provision.deploy_tools import DeployFailed, Places, Tools
+from coldiron.provision.images import Manifest
 from coldiron.provision.order import Identity, Order, parse_identity, parse_order
 
 AUTHORITY = "/etc/coldiron/ca.crt"
@@ -144,7 +146,7 @@ class Deployment:
         deploy_disks.make(tools, disks)
         deploy_disks.mount(tools, disks)
         steps.reach("stream", f"{manifest.size_bytes / 1e6:.0f} MB")
-        deploy_image.unpack(server, manifest, tools)
+        self._unpack(server, manifest, disks)
         steps.reach("system", f"kernel {manifest.kernel}")
         kernel = deploy_system.find_kernel(places.target, manifest.kernel)
         if disks.choice.mirrored:
@@ -167,13 +169,32 @@ class Deployment:
         server.close()
         return order.boot == "kexec" and not why_not
 
+    def _unpack(self, server: Server, manifest: Manifest, disks: deploy_disks.Disks) -> None:
+        """The image from a cache near by, else from the provisioner: onto empty file systems each time."""
+        for cache in server.caches:
+            try:
+                deploy_image.unpack(cache, manifest, self.tools)
+                return
+            except CacheAbsent as error:
+                self.steps.reach("stream", error.message)
+            except ColdironError as error:
+                self.steps.reach("stream", f"not from the cache {shown(cache.name)}: {error.message}")
+                deploy_disks.spoil(self.tools, disks)
+                disks.volumes.clear()
+                deploy_disks.make(self.tools, disks)
+                deploy_disks.mount(self.tools, disks)
+        deploy_image.unpack(server, manifest, self.tools)
+
     def _keys(self) -> list[bytes]:
         return [path.read_bytes() for path in sorted(self.tools.places.at(KEYS).glob("*.pem"))]
 
     def _keep_clock(self) -> None:
         """A hardware clock that is far off would make the installed system's first minutes strange."""
         if abs(self.clock.corrected) > 60:
-            self.steps.say(f"the clock was {-self.clock.corrected:.0f} s ahead of the provisioner's")
+            way = "behind" if self.clock.corrected > 0 else "ahead of"
+            self.steps.say(
+                f"the clock was {abs(self.clock.corrected):.0f} s {way} the provisioner's; it is set"
+            )
             self.tools.try_run("busybox", "hwclock", "--utc", "--systohc")
 
 

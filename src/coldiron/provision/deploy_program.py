@@ -11,6 +11,7 @@ MODULES = (
     "coldiron.inventory.findings",
     "coldiron.inventory.names",
     "coldiron.provision.deploy_boot",
+    "coldiron.provision.deploy_cache",
     "coldiron.provision.deploy_disks",
     "coldiron.provision.deploy_http",
     "coldiron.provision.deploy_image",

@@ -3,6 +3,7 @@
     coldiron-deployd serve                 # systemd starts it
     coldiron-deployd order --stdin         # {"order": …, "identity": …} on standard input
     coldiron-deployd status [--json]
+    coldiron-deployd wait NODE [--seen EVENTS] [--seconds N]
     coldiron-deployd cancel NODE
     coldiron-deployd record [NODE]
     coldiron-deployd forget NODE
@@ -111,6 +112,16 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="with all events, for programs")
     status.set_defaults(run=_status)
 
+    wait = verbs.add_parser(
+        "wait", help="wait for news of a node; its line of status, null where it is not known"
+    )
+    wait.add_argument("node")
+    wait.add_argument(
+        "--seen", type=int, default=0, metavar="EVENTS", help="how many of its events are no news"
+    )
+    wait.add_argument("--seconds", type=float, default=60, help="how long at most (default: 60)")
+    wait.set_defaults(run=_wait)
+
     record = verbs.add_parser("record", help="what was deployed on a node last; of all without a name")
     record.add_argument("node", nargs="?")
     record.set_defaults(run=_record)
@@ -173,6 +184,11 @@ def _status(config: Config, options: argparse.Namespace) -> int:
         print(_told(line))
     if not lines:
         print("no node has an order, and none was deployed from here")
+    return 0
+
+
+def _wait(config: Config, options: argparse.Namespace) -> int:
+    print(json.dumps(config.state().wait(options.node, options.seen, options.seconds)))
     return 0
 
 

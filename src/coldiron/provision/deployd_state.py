@@ -33,6 +33,7 @@ MOST_EVENTS: Final = 2000
 LONGEST_TEXT: Final = 1000
 _FORMAT = 1
 _SESSION_BYTES = 32
+_LOOK_SECONDS = 0.5
 
 
 class Refused(ColdironError):
@@ -243,34 +244,57 @@ class State:
 
     def status(self) -> list[dict[str, Any]]:
         """A line a node that has an order or events: its state, its last step, and how long ago that was."""
-        now, lines = self._clock(), []
-        for node in sorted(
-            {*self._names("orders"), *self._names("events", ".jsonl"), *self._names("records")}
-        ):
-            placed, record, events = self._order(node), self.record(node), self.events(node)
-            last = events[-1] if events else None
-            failed = next((event.failed for event in reversed(events) if event.failed), "")
-            if placed is None:
-                state = "done" if record else "cancelled"
-            elif not placed.session:
-                state = "open"
-            else:
-                state = "failed" if last and last.failed else "running"
-            lines.append(
-                {
-                    "node": node,
-                    "state": state,
-                    "step": last.step if last else None,
-                    "seconds": last.seconds if last else None,
-                    "text": last.text if last else "",
-                    "failed": failed,
-                    "age_seconds": round(now - last.at, 1) if last else None,
-                    "image": placed.order.image.sha256 if placed else record["image"] if record else None,
-                    "record": record,
-                    "events": [event.as_dict() for event in events],
-                }
-            )
-        return lines
+        known = {*self._names("orders"), *self._names("events", ".jsonl"), *self._names("records")}
+        return [self._line(node) for node in sorted(known)]
+
+    def wait(
+        self, node: str, seen: int, seconds: float, sleep: Callable[[float], None] = time.sleep
+    ) -> dict[str, Any] | None:
+        """A node's line of ``status`` once it has more than ``seen`` events or nothing is under way there.
+
+        After ``seconds`` it is returned as it is; None of a node that nobody knows. Looking costs next to nothing, so
+        that those who wait leave the head to the machines.
+        """
+        _check(node)
+        left = seconds
+        while True:
+            look = self._look(node)
+            line = self._line(node) if any(look) else None
+            if line is None or len(line["events"]) > seen or line["state"] not in ("open", "running"):
+                return line
+            while self._look(node) == look:
+                if left <= 0:
+                    return self._line(node)
+                sleep(_LOOK_SECONDS)
+                left -= _LOOK_SECONDS
+
+    def _look(self, node: str) -> tuple[tuple[int, int] | None, ...]:
+        """What tells that something of a node has changed, without reading it."""
+        files = (self._file("orders", node), self._events_file(node), self._file("records", node))
+        return tuple(_stamp(file) for file in files)
+
+    def _line(self, node: str) -> dict[str, Any]:
+        placed, record, events = self._order(node), self.record(node), self.events(node)
+        last = events[-1] if events else None
+        failed = next((event.failed for event in reversed(events) if event.failed), "")
+        if placed is None:
+            state = "done" if record else "cancelled"
+        elif not placed.session:
+            state = "open"
+        else:
+            state = "failed" if last and last.failed else "running"
+        return {
+            "node": node,
+            "state": state,
+            "step": last.step if last else None,
+            "seconds": last.seconds if last else None,
+            "text": last.text if last else "",
+            "failed": failed,
+            "age_seconds": round(self._clock() - last.at, 1) if last else None,
+            "image": placed.order.image.sha256 if placed else record["image"] if record else None,
+            "record": record,
+            "events": [event.as_dict() for event in events],
+        }
 
     def _opened(self, node: str, session: str) -> _Placed:
         placed = self._order(node)
@@ -366,6 +390,15 @@ class State:
             ) from None
         finally:
             os.close(descriptor)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What changes when the file does; None where it is not there."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _check(node: str) -> None:

@@ -20,6 +20,8 @@ from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import did_you_mean, shown, shown_path
 from coldiron.provision import images, shelf
 from coldiron.provision.images import Manifest
+from coldiron.provision.whole import replace_file, sync_directory
+from coldiron.rack.base import refuse_little_room
 from coldiron.rack.host import Host, mount_points
 
 STORE_DIRECTORY = ".images"
@@ -31,7 +33,6 @@ POINTERS = "pointers.json"
 IMAGE = "image.tar.zst"
 _FORMAT = 1
 _CHUNK = 1024 * 1024
-_MIB = 1024 * 1024
 # Fewer characters of a digest than these name nothing.
 _LEAST_DIGITS = 4
 
@@ -258,7 +259,7 @@ class Store:
         for name in (*wanted, MANIFEST, SIGNATURE):
             (work / name).chmod(0o644)
             _to_disk(work / name)
-        _to_disk(work)
+        sync_directory(work)
         folder = self.directory / DEPLOY if manifest.node_class == DEPLOY else self.directory
         _make(folder)
         final = folder / manifest.sha256
@@ -267,7 +268,7 @@ class Store:
                 # The same bytes again: the younger manifest takes the place of the older one.
                 shutil.rmtree(final)
             os.rename(work, final)
-            _to_disk(folder)
+            sync_directory(folder)
         self.promote(manifest.node_class, manifest.sha256)
         return StoredImage(final, manifest)
 
@@ -300,13 +301,8 @@ class Store:
     def refuse_little_room(self, needed_mib: int) -> None:
         """Raise ColdironError where fewer than ``needed_mib`` MiB are free for another image."""
         _make(self.directory)
-        free = shutil.disk_usage(self.directory).free // _MIB
-        if free < needed_mib:
-            raise ColdironError(
-                f"{shown_path(self.directory)}: {free} MiB are free, baking an image needs {needed_mib}; free some "
-                f"(coldiron image prune -i {shown_path(self.directory.parent)}), then type the same again",
-                ExitCode.ENVIRONMENT,
-            )
+        prune = f"free some (coldiron image prune -i {shown_path(self.directory.parent)})"
+        refuse_little_room(self.directory, needed_mib, "baking an image", prune)
 
     def _point(
         self, node_class: str, decide: Callable[[list[shelf.Stored], shelf.Pointers], shelf.Pointers]
@@ -323,12 +319,8 @@ class Store:
 
     def _write(self, pointers: Mapping[str, shelf.Pointers]) -> None:
         classes = {name: asdict(pair) for name, pair in sorted(pointers.items())}
-        path = self.directory / POINTERS
-        new = path.with_name(f".{POINTERS}.new")
-        new.write_text(json.dumps({"format": _FORMAT, "classes": classes}, indent=1) + "\n")
-        _to_disk(new)
-        os.replace(new, path)
-        _to_disk(self.directory)
+        text = json.dumps({"format": _FORMAT, "classes": classes}, indent=1) + "\n"
+        replace_file(self.directory / POINTERS, text, 0o644)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

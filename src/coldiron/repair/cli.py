@@ -1,4 +1,4 @@
-"""``coldiron node repair``, ``reimage`` and ``repairs``."""
+"""``coldiron node repair``, ``reimage``, ``diagnose`` and ``repairs``."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to ``coldiron node``."""
     app.command()(repair)
     app.command()(reimage)
+    app.command()(diagnose)
     app.command("repairs")(repairs)
 
 
@@ -118,6 +119,25 @@ def reimage(
     _carry_out(inventory, plan.named(nodes), Kind.REIMAGE, options, dry_run)
 
 
+def diagnose(
+    nodes: NodesArgument,
+    inventory: InventoryOption = DEFAULT_INVENTORY,
+    reason: ReasonOption = "",
+    verbose: VerboseOption = 0,
+) -> None:
+    """Drain nodes and look what is wrong with them, and no more: what an alert's webhook may do.
+
+    Their jobs run on. Each node stays drained, with what was found as the reason, until a person repairs it.
+    """
+    names = plan.named(nodes)
+    # Nothing is wiped, so none needs to go first.
+    limits = Limits(batch=len(names), canary=False)
+    found = run_repair(inventory, names, Kind.WEBHOOK, Options(reason=reason, limits=limits, verbose=verbose))
+    _tell(inventory, found)
+    if any(one.state not in ("held", "ticket") for one in found):
+        raise typer.Exit(int(ExitCode.HOSTS_FAILED))
+
+
 def repairs(
     inventory: InventoryOption = DEFAULT_INVENTORY,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
@@ -165,14 +185,18 @@ def _carry_out(inventory: Path, names: Sequence[str], kind: Kind, options: Optio
             options.verbose,
         ),
     )
-    where = keep.directory(find(inventory))
-    for line in view.ended_lines(found, where, shown_command(["coldiron", *sys.argv[1:]])):
-        typer.echo(line)
+    _tell(inventory, found)
     not_begun = [name for name in names if name not in [one.node for one in found]]
     if not_begun:
         typer.echo(f"not begun: {', '.join(not_begun)}")
     if not_begun or any(one.state != "done" for one in found):
         raise typer.Exit(int(ExitCode.HOSTS_FAILED))
+
+
+def _tell(inventory: Path, found: Sequence[view.Repair]) -> None:
+    where = keep.directory(find(inventory))
+    for line in view.ended_lines(found, where, shown_command(["coldiron", *sys.argv[1:]])):
+        typer.echo(line)
 
 
 def _asked(cluster: Cluster, name: str, kind: Kind, given: Sequence[str]) -> list[str]:

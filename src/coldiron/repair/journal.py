@@ -411,15 +411,12 @@ def take(directory: Path, node: str, command: str, now: float, pid: int | None =
     except OSError as error:
         raise _cannot(file, error) from None
     who = lock.holder(node, command, now)
-    try:
-        return lock.take([file], who if pid is None else replace(who, pid=pid), now)
-    except ColdironError:
-        other = lock.held_by([file])
-        if other is None:
-            raise
-        raise ColdironError(
-            f"{node} is being repaired: {other.told(now)}; try again when that has ended", ExitCode.REFUSED
-        ) from None
+    return lock.take_or_tell(
+        file,
+        who if pid is None else replace(who, pid=pid),
+        now,
+        lambda other: f"{node} is being repaired: {other.told(now)}; try again when that has ended",
+    )
 
 
 def lock_file(directory: Path, node: str) -> Path:

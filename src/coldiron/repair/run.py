@@ -29,8 +29,12 @@ from coldiron.run.engine import shown_command
 from coldiron.run.state import Outcome, RunState
 from coldiron.run.store import Runs
 
-PLAYBOOK = "coldiron.cluster.repair"
-REIMAGE_PLAYBOOK = "coldiron.cluster.reimage"
+PLAYBOOKS = {
+    Kind.REPAIR: "coldiron.cluster.repair",
+    Kind.REIMAGE: "coldiron.cluster.reimage",
+    Kind.WEBHOOK: "coldiron.cluster.diagnose",
+}
+VERBS = {Kind.REPAIR: "repair", Kind.REIMAGE: "reimage", Kind.WEBHOOK: "diagnose"}
 TELL_PLAYBOOK = "coldiron.cluster.repair_tell"
 DRAIN_POLICIES = ("wait", "requeue", "deadline")
 # More runs than the table's attempts can ask for: whatever goes wrong here must not go on for ever.
@@ -133,7 +137,7 @@ class _Wave:
     def run(self) -> None:
         """Run the playbook until all are at an end, or a run brings none of them further."""
         going = list(self.names)
-        playbook = REIMAGE_PLAYBOOK if self.kind is Kind.REIMAGE else PLAYBOOK
+        playbook = PLAYBOOKS[self.kind]
         for _ in range(_MOST_RUNS):
             before = self._lines(going)
             state = self._play(playbook, going)
@@ -159,10 +163,9 @@ class _Wave:
         }
         if options.reason:
             extravars["coldiron_repair_reason"] = options.reason
-        verb = "reimage" if self.kind is Kind.REIMAGE else "repair"
         try:
             run_recorded(
-                f"node {verb}",
+                f"node {VERBS[self.kind]}",
                 self.inventory,
                 [playbook],
                 limit=[*limit(names), *self.told],

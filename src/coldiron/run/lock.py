@@ -17,7 +17,7 @@ import platform
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -170,6 +170,17 @@ def held_by(files: list[Path]) -> Holder | None:
             finally:
                 os.close(descriptor)
     return None
+
+
+def take_or_tell(file: Path, who: Holder, now: float, told: Callable[[Holder], str]) -> Lock:
+    """Take one lock; where somebody holds it, the ColdironError (refused) says what ``told`` makes of the holder."""
+    try:
+        return take([file], who, now)
+    except ColdironError:
+        other = held_by([file])
+        if other is None:
+            raise
+        raise ColdironError(told(other), ExitCode.REFUSED) from None
 
 
 @contextlib.contextmanager

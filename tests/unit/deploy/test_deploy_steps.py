@@ -38,9 +38,9 @@ def test_everybody_has_the_same_steps() -> None:
     assert SHOWN[2:-1] == REPORTED
 
 
-def test_a_line_is_found_by_name_whatever_the_answer() -> None:
-    assert line_of([{"node": "cpu02"}, line()], "cpu01") == line()
-    for nonsense in ([None, 3], {}, None, "text", [["cpu01"]], {"nodes": None}):
+def test_an_answer_is_of_that_node_or_nothing() -> None:
+    assert line_of(line(), "cpu01") == line()
+    for nonsense in (None, 3, [line()], {}, "text", line() | {"node": "cpu02"}, {"nodes": None}):
         assert line_of(nonsense, "cpu01") is None
 
 

@@ -136,6 +136,7 @@ class Provisioner:
         self.ca_key = pki.make_ca_key()
         self.ca = pki.make_ca_certificate(self.ca_key)
         self.date = ""
+        self.images: list[str] = []
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._image()
@@ -265,7 +266,8 @@ class Provisioner:
                     return
                 if what == "redeem":
                     good = self.headers["Authorization"] == f"Bearer {TOKEN}"
-                    body = {"order": outer.order, "session": "s-1"} if good else {"error": "wrong token"}
+                    found = {"order": outer.order, "session": "s-1", "images": outer.images}
+                    body = found if good else {"error": "wrong token"}
                     self.answer(json.dumps(body).encode(), 200 if good else 403)
                     return
                 if self.path.startswith("/api") and self.headers["Authorization"] != "Bearer s-1":

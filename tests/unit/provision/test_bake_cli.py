@@ -6,6 +6,8 @@ import hashlib
 import importlib
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleFilterError, AnsibleLookupError
@@ -149,7 +151,7 @@ def deploying(inventory, monkeypatch):
     monkeypatch.setattr(bake_deploy, "refuse_missing", lambda _host: None)
     monkeypatch.setattr(bake_deploy, "release_dates", lambda *_: {"trixie": "Sat, 12 Sep 2026 07:55:41 UTC"})
     monkeypatch.setattr(bake_deploy, "program", lambda: {"start.py": b""})
-    monkeypatch.setattr(bake_deploy.DeployBaker, "_from_site", lambda _self: (KEY, "certificate"))
+    monkeypatch.setattr(bake_deploy.DeployBaker, "_from_site", lambda _self: (KEY, "certificate", "cloud"))
     return built
 
 
@@ -160,9 +162,36 @@ def test_the_ram_environment_is_baked_once_with_the_site_s_certificate_and_key(i
     assert store.given([DEPLOY], [PUBLIC]) == [(image, True)]
     assert json.loads(image.sbom_path.read_text())["components"]
     assert deploying[0]["ca_certificate"] == "certificate"
+    assert deploying[0]["kernel"] == "cloud"
     assert deploying[0]["image_keys"] == [PUBLIC.decode()]
     assert "nothing baked" in typed(inventory, "bake", DEPLOY)
     assert len(deploying) == 1
+
+
+def test_only_what_goes_into_the_ram_environment_bakes_it_again(tmp_path, monkeypatch):
+    source = Path(bake_deploy.__file__).parent
+    copy = tmp_path / "provision"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(bake_deploy, "files", lambda _package: copy)
+    monkeypatch.setattr(
+        bake_deploy, "program", lambda: {"deploy_main.py": (copy / "deploy_main.py").read_bytes()}
+    )
+    before = bake_deploy._program_digest()
+    for name in ("bake.py", "image_cli.py", "deployd.py", "files/chroot.sh"):
+        (copy / name).write_text("# another\n")
+    assert bake_deploy._program_digest() == before
+    for name in (
+        "ramdisk.py",
+        "ramdisk_tree.py",
+        "files/ramdisk.yml",
+        "files/ramdisk-init.sh",
+        "deploy_main.py",
+    ):
+        kept = (copy / name).read_bytes()
+        (copy / name).write_text("# another\n")
+        assert bake_deploy._program_digest() != before, name
+        (copy / name).write_bytes(kept)
+    assert bake_deploy._program_digest() == before
 
 
 def test_the_lookup_gives_what_is_verified_and_says_why_not(inventory, store):

@@ -25,6 +25,13 @@ nodes:
     address: 10.93.0.31
     hardware: {sockets: 1, cores_per_socket: 1, memory_gib: 2}
   - {name: cpu03, kind: cpu, address: 10.93.0.33, distribution: debian-12, functions: []}
+  - name: storage01
+    kind: storage
+    platform: metal
+    address: 10.93.0.41
+    mac: "02:93:00:00:00:41"
+    bmc: {address: 10.93.0.141, credentials: bmc_credentials}
+    disks: [{use: system, serial: S1}]
 """
 
 
@@ -59,6 +66,21 @@ def test_a_class_has_the_roles_that_its_nodes_run_and_no_other(inventory):
     head = bake_inputs.read(inventory, "head-debian-13")
     assert {"slurm_controller", "slurm_dbd", "mariadb"} <= set(head.roles)
     assert "slurm_worker" not in head.roles
+
+
+def test_a_machine_s_image_has_what_changes_its_network_and_takes_it_back(inventory):
+    machine = bake_inputs.read(inventory, "storage-debian-13")
+    assert machine.roles[0] == "network"
+    declared = next(
+        task["coldiron.cluster.converge"]
+        for task in machine.declared["hosts"][0]["network"]
+        if isinstance(task, dict)
+    )
+    assert {"iproute2", "iputils-ping"} <= set(declared["packages"]) <= set(machine.packages)
+    assert {file["dest"] for file in declared["files"]} == {
+        "/usr/local/sbin/coldiron-network-rollback", "/etc/systemd/system/coldiron-network-rollback.service",
+    }  # fmt: skip
+    assert "network" not in bake_inputs.read(inventory, "cpu-debian-13").roles
 
 
 def test_all_packages_are_known_before_there_is_a_node(inventory):

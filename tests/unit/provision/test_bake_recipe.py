@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -177,12 +178,30 @@ def test_the_command_installs_all_of_it_and_has_the_files_there_first(tmp_path):
 def test_the_files_say_what_the_initramfs_holds_and_start_nothing(tmp_path):
     bake_recipe.write_files(RECIPE.files(), tmp_path)
     hook = tmp_path / "etc/initramfs-tools/hooks/coldiron"
-    assert "manual_add_modules nvme virtio_blk\n" in hook.read_text()
+    assert 'modules="nvme virtio_blk"\n' in hook.read_text()
     assert hook.stat().st_mode & 0o777 == 0o755
     assert subprocess.run(["sh", "-n", str(hook)]).returncode == 0
     assert subprocess.run([str(tmp_path / "usr/sbin/policy-rc.d"), "munge", "start"]).returncode == 101
     assert "MODULES=list\n" in (tmp_path / "etc/initramfs-tools/conf.d/coldiron").read_text()
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()} == {0o755}
+
+
+def test_only_the_list_s_levels_of_mirrors_are_loaded_at_each_boot(tmp_path):
+    """The hook as mkinitramfs calls it, after mdadm's."""
+    chosen = replace(RECIPE, options=replace(OPTIONS, initramfs_modules=("nvme", "raid1")))
+    bake_recipe.write_files(chosen.files(), tmp_path)
+    functions = tmp_path / "hook-functions"
+    functions.write_text("manual_add_modules() { :; }\n")
+    hook = tmp_path / "etc/initramfs-tools/hooks/coldiron"
+    text = hook.read_text().replace("/usr/share/initramfs-tools/hook-functions", str(functions))
+    loaded = tmp_path / "conf/modules"
+    environment = {"PATH": os.environ["PATH"], "DESTDIR": str(tmp_path)}
+    subprocess.run(["sh", "-ec", text], env=environment, check=True)
+    assert not loaded.exists()
+    loaded.parent.mkdir()
+    loaded.write_text("loop\nlinear\nraid0\nraid1\nraid456\nraid10\nmy_raid5\n")
+    subprocess.run(["sh", "-ec", text], env=environment, check=True)
+    assert loaded.read_text().split() == ["loop", "raid1", "my_raid5"]
 
 
 def test_the_addresses_of_the_builder_are_known():

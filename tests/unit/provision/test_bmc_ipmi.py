@@ -200,6 +200,7 @@ def test_what_ipmi_lacks_is_refused(step: Step, words: str) -> None:
             False,
         ),
         ((1, "", "Error: Unable to establish IPMI v2 / RMCP+ session\n"), "no IPMI session", True),
+        ((1, "", "Unable to set Chassis Power Control to Up/On\n"), "does not answer in time", True),
         ((0, "garbage\n", ""), "its answer makes no sense", False),
         ((1, "", f"odd {PASSWORD}\x1b[2J\n"), r"it cannot be asked: odd \*\*\*\\x1b\[2J", False),
         (subprocess.TimeoutExpired("ipmitool", 9), "does not answer in time", True),

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from coldiron.errors import ExitCode
-from coldiron.provision import deploy_boot, deploy_http, deploy_image, deploy_main, images
+from coldiron.provision import deploy_boot, deploy_cache, deploy_http, deploy_image, deploy_main, images
 from coldiron.provision.deploy_http import Clock, Server, ServerRefused, ServerSilent
 from coldiron.provision.deploy_main import STEPS, main
 from coldiron.provision.deploy_program import START, write_program
 from coldiron.provision.deploy_tools import CommandFailed, DeployFailed
+from tests.unit.provision.cache_double import NearBy
 from tests.unit.provision.deploy_double import KERNEL, MAC, SIZE, TOKEN, Machine, Provisioner, disk
 
 WRITERS = ("systemd-repart", "mke2fs", "mkfs.vfat", "mkswap", "mdadm", "wipefs", "grub-install")
@@ -104,8 +105,14 @@ def test_uefi_mirror_by_kexec(machine: Machine, provisioner: Provisioner) -> Non
         [disk("vda", "S-1"), disk("vdb", "S-2"), disk("vdc", "S-DATA", size=4 * SIZE, pttype="gpt")]
     )
     (machine.root / "sys/firmware/efi/efivars").mkdir(parents=True)
+    kernel = machine.root / "sys/block/md127/md"
+    kernel.mkdir(parents=True)
+    (machine.root / "dev/md").mkdir(parents=True)
+    (machine.root / "dev/md/root").symlink_to("../md127")
     assert run(machine) == 0
     ran = machine.ran()
+    # The halves are made alike by the installed system: it would take the disks' time from the image here.
+    assert (kernel / "sync_action").read_text() == "frozen\n"
     assert not [line for line in ran if "vdc" in line]
     assert [line for line in ran if line.startswith("mdadm --create /dev/md/root")]
     assert any(line.startswith("cp -r ") and line.endswith("/boot/efi2/") for line in ran)
@@ -332,6 +339,106 @@ def test_image_of_another_size(
     assert "the image" in spoilt(machine, capsys)
 
 
+@pytest.fixture
+def cache(provisioner: Provisioner) -> Iterator[NearBy]:
+    made = NearBy(provisioner)
+    yield made
+    made.close()
+
+
+def from_cache(machine: Machine, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the console says of a machine that was deployed all the same."""
+    assert run(machine) == 0
+    assert (machine.target / f"boot/vmlinuz-{KERNEL}").read_text() == "kernel"
+    return said(capsys)
+
+
+def test_image_comes_from_the_cache(
+    machine: Machine, provisioner: Provisioner, cache: NearBy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from_cache(machine, capsys)
+    assert "image.tar.zst" not in provisioner.asked
+    # It is told which image, and nothing else: no session, no token.
+    ((path, headers),) = cache.asked
+    assert path == f"/images/{provisioner.manifest.sha256}/image.tar.zst"
+    assert not {"Authorization", "Cookie"} & set(headers)
+    assert sum(line.startswith("systemd-repart") for line in machine.ran()) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("closed", "Connection refused"),
+        ("silent", "no answer in time"),
+        ("not-http", "garbage"),
+        ("missing", "it answers 404"),
+        ("redirect", "it answers 302"),
+        ("shorter", "what it has is of another length"),
+    ],
+)
+def test_cache_that_does_not_have_it(
+    machine: Machine, provisioner: Provisioner, cache: NearBy, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, fault: str, says: str,
+) -> None:  # fmt: skip
+    impatient(monkeypatch)
+    cache.fault = fault
+    if fault == "closed":
+        cache.close()
+    text = from_cache(machine, capsys)
+    assert f"stream: the cache 127.0.0.1: {says}" in text
+    assert "image.tar.zst" in provisioner.asked
+    # Nothing had been written yet, and so nothing is done again.
+    assert sum(line.startswith("systemd-repart") for line in machine.ran()) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("garbage", "the image's bytes are not those of its manifest"),
+        ("altered", "the image's bytes are not those of its manifest"),
+        ("half", "it broke off after"),
+        ("hangs", "it broke off after 10 bytes: no answer in time"),
+        ("trickles", "it is slow: 0.0 MB/s"),
+    ],
+)
+def test_cache_that_lies_or_gives_up(
+    machine: Machine, provisioner: Provisioner, cache: NearBy, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, fault: str, says: str,
+) -> None:  # fmt: skip
+    impatient(monkeypatch)
+    cache.fault = fault
+    text = from_cache(machine, capsys)
+    assert says in text
+    assert "stream: not from the cache 127.0.0.1: " in text
+    assert "image.tar.zst" in provisioner.asked
+    # What it had written is gone: new tables, new file systems.
+    assert sum(line.startswith("systemd-repart") for line in machine.ran()) == 2
+    assert provisioner.steps()[-1] == "done"
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = deploy_cache.Cache.__init__
+
+    def short(self: deploy_cache.Cache, url: str, authority: str) -> None:
+        plain(self, url, authority, timeout=0.3, patience=0.5)
+
+    monkeypatch.setattr(deploy_cache.Cache, "__init__", short)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "http://x", {}, [1, None], ["ftp://x/images", "http:///images", "http://x:y/images", "//x"]],
+)
+def test_no_cache_is_made_of_nonsense(answer: object) -> None:
+    assert deploy_cache.caches(answer, "https://10.0.0.1:8443", "ca") == []
+
+
+def test_the_provisioner_is_no_cache_of_itself() -> None:
+    answer = [f"http://10.0.{rack}.9/images" for rack in range(9)]
+    found = deploy_cache.caches(["https://10.0.0.1:8443/images", *answer], "https://10.0.0.1:8443", "ca")
+    assert [one.name for one in found] == ["10.0.0.9", "10.0.1.9", "10.0.2.9", "10.0.3.9"]
+
+
 @pytest.mark.parametrize("name", ["zstd", "tar"])
 def test_unpacking_fails(machine: Machine, capsys: pytest.CaptureFixture[str], name: str) -> None:
     machine.stub(name, "echo no space >&2; exit 2")
@@ -554,7 +661,9 @@ def test_far_clock_is_kept_in_hardware(machine: Machine, capsys: pytest.CaptureF
     clock = Clock(0.0, corrected=-4000.0)
     deploy_main.Deployment(machine.tools, steps, clock)._keep_clock()
     assert machine.ran() == ["busybox hwclock --utc --systohc"]
-    assert "the clock was 4000 s ahead" in said(capsys)
+    assert "the clock was 4000 s ahead of the provisioner's; it is set" in said(capsys)
+    deploy_main.Deployment(machine.tools, steps, Clock(0.0, corrected=4000.0))._keep_clock()
+    assert "the clock was 4000 s behind the provisioner's; it is set" in said(capsys)
 
 
 # Programs.

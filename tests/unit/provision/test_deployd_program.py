@@ -133,6 +133,7 @@ def test_a_deployment_over_a_kill_at_every_step(
     event = {"step": "partition", "seconds": 48.6, "text": "S1"}
     assert client.ask("POST", "/api/v1/nodes/gpu01/events", event, token=session)[0] == 200
     assert json.loads(program("status", "--json").stdout)[0]["step"] == "partition"
+    assert json.loads(program("wait", "gpu01", "--seen", "2").stdout)["step"] == "partition"
     killed()
     assert client.ask("POST", "/api/v1/nodes/gpu01/done", {"serials": ["S1"]}, token=session)[0] == 200
     killed()
@@ -271,7 +272,9 @@ def test_in_the_process(
     assert "has capitals" in capsys.readouterr().err
     texts = json.dumps({"order": order(), "identity": identity()}).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(texts)))
-    for words in (["order", "--stdin"], ["status"], ["status", "--json"], ["record"], ["record", "gpu01"]):
+    for words in (
+        ["order", "--stdin"], ["status"], ["status", "--json"], ["wait", "gpu01"], ["record"], ["record", "gpu01"],
+    ):  # fmt: skip
         assert deployd.main(["--config", str(config), *words]) == 0
     assert deployd.main(["--config", str(config), "cancel", "gpu01"]) == 0
     assert deployd.main(["--config", str(config), "forget", "gpu01"]) == 0

@@ -271,6 +271,30 @@ def test_status_says_where_each_node_is(state: State, clock: Clock) -> None:
     assert state.status()[1]["state"] == "cancelled"
 
 
+def test_who_waits_hears_of_news_and_of_the_end(state: State, clock: Clock) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            state.report("gpu01", session, Event("up", clock.now))
+
+    assert state.wait("gpu01", 0, 60, sleep) is None
+    session = opened(state)
+    seen = len(state.events("gpu01"))
+    line = state.wait("gpu01", seen - 1, 60, sleep)
+    assert (line or {})["step"] == "netboot"
+    assert slept == []
+    line = state.wait("gpu01", seen, 60, sleep)
+    assert ((line or {})["step"], len(slept)) == ("up", 3)
+    line = state.wait("gpu01", seen + 1, 2, sleep)
+    assert ((line or {})["step"], sum(slept[3:])) == ("up", 2)
+    state.done("gpu01", session, [])
+    assert (state.wait("gpu01", 99, 60, sleep) or {})["state"] == "done"
+    with pytest.raises(ColdironError):
+        state.wait("../gpu01", 0, 0)
+
+
 def test_what_was_deployed_is_kept_while_a_new_order_runs_and_forgotten_on_demand(state: State) -> None:
     state.done("gpu01", opened(state), ["S1"])
     place(state)

@@ -115,6 +115,24 @@ def test_what_is_not_done_is_the_commands_failure(
     ]
 
 
+def test_diagnose_wipes_nothing_and_so_asks_nobody(inventory: str, asked: list[Any]) -> None:
+    run("diagnose", "cpu[01-02]", "-i", inventory, "--reason", "alert NodeDown", code=1)
+    ((names, kind, options),) = asked
+    assert (names, kind, options.reason) == (["cpu01", "cpu02"], Kind.WEBHOOK, "alert NodeDown")
+    assert (options.limits, options.consent) == (Limits(2, 1, canary=False), ())
+
+
+@pytest.mark.parametrize(("state", "code"), [("held", 0), ("ticket", 0), ("failed", 1)])
+def test_a_diagnosis_that_came_to_an_end_is_no_failure(
+    inventory: str, monkeypatch: pytest.MonkeyPatch, state: str, code: int
+) -> None:
+    ended = [Repair("cpu01", "webhook", state, 0.0, "what was found", "alice", False)]
+    monkeypatch.setattr(cli, "run_repair", lambda *_words: ended)
+    lines = run("diagnose", "cpu01", "-i", inventory, code=code).splitlines()
+    assert lines[0].startswith(f"cpu01: {state}: ")
+    assert lines[1] == "  what was found"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -14,7 +14,7 @@ import yaml
 
 from coldiron.repair import keep
 from coldiron.repair.journal import path_of, read
-from coldiron.repair.machine import ROWS, State
+from coldiron.repair.machine import ROWS, Kind, State
 from coldiron.run.catalog import Catalog
 from coldiron.run.lock import held_by
 from coldiron.testing.stages import find_collection
@@ -127,6 +127,19 @@ def test_every_state_has_its_playbook_and_they_come_in_the_tables_order() -> Non
     assert names == [
         "validate.yml", "repair_open.yml", *(f"repair_{row.state}.yml" for row in ROWS), "repair_tell.yml",
     ]  # fmt: skip
+
+
+def test_what_an_alert_may_do_has_no_playbook_in_it_that_writes() -> None:
+    items = yaml.safe_load((PLAYBOOKS / "diagnose.yml").read_text())
+    names = [item["ansible.builtin.import_playbook"] for item in items]
+    kept = [row.state for row in ROWS if Kind.WEBHOOK not in row.skipped]
+    assert names == [
+        "validate.yml", "repair_open.yml", *(f"repair_{state}.yml" for state in kept), "repair_tell.yml",
+    ]  # fmt: skip
+    # Jobs run on where a node is only looked at, also when the playbook is typed by hand.
+    for item in items:
+        if item["ansible.builtin.import_playbook"] in ("repair_open.yml", "repair_drain.yml"):
+            assert item["vars"] == {"coldiron_repair_kind": "webhook"}
 
 
 def test_converge_has_every_stage_of_the_site_but_the_one_that_deploys() -> None:

@@ -193,6 +193,7 @@ def test_a_node_that_another_repairs_is_left_alone(inventory: Path, playbook: Pl
 def test_a_webhook_drains_and_diagnoses_and_holds(inventory: Path, playbook: Playbook) -> None:
     (one,) = run_repair(inventory, ["cpu01"], Kind.WEBHOOK, say=lambda _line: None)
     assert (one.kind, one.state) == ("webhook", "held")
+    assert playbook.calls == [("diagnose", ["cpu01"])]
 
 
 def test_another_kind_that_was_cut_off_comes_first(inventory: Path, playbook: Playbook) -> None:
@@ -213,4 +214,4 @@ def test_a_webhook_that_was_cut_off_is_brought_to_its_end_first(inventory: Path,
         run_repair(inventory, ["cpu01"], Kind.WEBHOOK, say=lambda _line: None)
     playbook.behave = lambda _node, _state: Outcome.OK
     assert states(inventory, "cpu01", kind=Kind.REIMAGE) == {"cpu01": "done"}
-    assert [name for name, _ in playbook.calls] == ["repair", "repair", "reimage"]
+    assert [name for name, _ in playbook.calls] == ["diagnose", "diagnose", "reimage"]

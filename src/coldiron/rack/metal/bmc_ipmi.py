@@ -102,9 +102,12 @@ boot() {{ cat boot 2>/dev/null || echo default; }}
 start() {{
     definition=domain
     [ "$(boot)" = pxe ] && ! grep -q boot-ignored faults.json && definition=domain-network
-    {virsh} define {shlex.quote(str(own))}/$definition.xml >/dev/null && {virsh} start {name} >/dev/null
-    {virsh} define {shlex.quote(str(own))}/domain.xml >/dev/null
     echo default >boot
+    # ipmi_sim answers nobody while it waits for this script; a chassis takes the command and starts then.
+    (
+        {virsh} define {shlex.quote(str(own))}/$definition.xml && {virsh} start {name}
+        {virsh} define {shlex.quote(str(own))}/domain.xml
+    ) >/dev/null 2>&1 </dev/null &
 }}
 while [ $# -gt 0 ] && [ "$1" != get ] && [ "$1" != set ]; do shift; done
 verb=$1

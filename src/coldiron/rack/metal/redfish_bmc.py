@@ -54,6 +54,8 @@ class Front:
         credentials = json.loads(Path(config["credentials"]).read_text())
         pair = f"{credentials['user']}:{credentials['password']}".encode()
         self.expected = f"Basic {base64.b64encode(pair).decode()}"
+        # The emulator makes Pxe of a boot by HTTP without a URI: both are "from the network" to libvirt.
+        self.by_http = False
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         faults = active_faults(self.faults_path)
@@ -67,7 +69,27 @@ class Front:
             return _refuse(start, "401 Unauthorized", "wrong user or password", challenge)
         if "boot-ignored" in faults and self.starts(environ):
             self.boot_from_disk()
+        if environ.get("PATH_INFO", "").rstrip("/") == self.system:
+            if environ.get("REQUEST_METHOD") == "PATCH":
+                self.note_override(environ)
+            elif self.by_http and environ.get("REQUEST_METHOD") == "GET":
+                return self.tell_http(environ, start)
         return self.app(environ, start)
+
+    def note_override(self, environ: dict[str, Any]) -> None:
+        """Remember whether the boot that is being set is one by HTTP, from what DHCP says."""
+        boot = _body(environ).get("Boot")
+        if isinstance(boot, dict) and "BootSourceOverrideTarget" in boot:
+            self.by_http = boot["BootSourceOverrideTarget"] == "UefiHttp" and not boot.get("HttpBootUri")
+
+    def tell_http(self, environ: dict[str, Any], start: Start) -> list[bytes]:
+        """The emulator's answer, with the boot as it was asked for."""
+        told: list[Any] = []
+        text = b"".join(self.app(environ, lambda *words: told.extend(words[:2])))
+        text = text.replace(b'"BootSourceOverrideTarget": "Pxe"', b'"BootSourceOverrideTarget": "UefiHttp"')
+        headers = [pair for pair in told[1] if pair[0].lower() != "content-length"]
+        start(told[0], [*headers, ("Content-Length", str(len(text)))])
+        return [text]
 
     def hang(self) -> None:
         """Say nothing, until the fault is cleared or nobody can be waiting any more."""
@@ -86,12 +108,7 @@ class Front:
         """Whether the request switches the machine on. Its body is kept for the emulator."""
         if environ.get("REQUEST_METHOD") != "POST" or not environ.get("PATH_INFO", "").endswith("Reset"):
             return False
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["wsgi.input"] = io.BytesIO(body)
-        try:
-            return json.loads(body).get("ResetType") in _STARTING
-        except (ValueError, AttributeError):
-            return False
+        return _body(environ).get("ResetType") in _STARTING
 
     def boot_from_disk(self) -> None:
         """Set the boot override back to the disk, as a BMC does that accepts one and forgets it."""
@@ -116,6 +133,17 @@ class Front:
         }
         for _ in self.app(environ, lambda *_: None):
             pass
+
+
+def _body(environ: dict[str, Any]) -> dict[str, Any]:
+    """The request's JSON, kept for the emulator; empty where it is no object."""
+    text = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _refuse(start: Start, status: str, text: str, header: tuple[str, str]) -> list[bytes]:

@@ -24,7 +24,7 @@ name: toy
 domain: toy.internal
 networks:
   cluster: {subnet: 10.9.0.0/24, gateway: 10.9.0.254}
-features: {scheduler: slurm, home_backend: provided}
+features: {scheduler: slurm, home_backend: provided, gpus: provided}
 defaults: {platform: container, distribution: debian-13}
 nodes:
   - {name: head01, kind: head, address: 10.9.0.1}

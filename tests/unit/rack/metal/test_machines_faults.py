@@ -325,6 +325,48 @@ def test_the_bmc_lets_in_who_knows_the_password(bmc: Any) -> None:
     assert bmc("GET", "/redfish/v1/Systems") == 401
 
 
+def test_a_boot_by_http_is_told_as_one() -> None:
+    """The emulator makes Pxe of it; whoever has asked for HTTP would find another boot than the one that was set."""
+    kept = {"Boot": {"BootSourceOverrideTarget": "Hdd"}}
+
+    def emulator(environ: Any, start: Any) -> list[bytes]:
+        if environ["REQUEST_METHOD"] == "PATCH":
+            target = json.loads(environ["wsgi.input"].read())["Boot"]["BootSourceOverrideTarget"]
+            kept["Boot"]["BootSourceOverrideTarget"] = target.replace("UefiHttp", "Pxe")
+        start("200 OK", [("Content-Type", "application/json"), ("Content-Length", "1")])
+        return [json.dumps(kept).encode()]
+
+    front = redfish_bmc.Front.__new__(redfish_bmc.Front)
+    front.app, front.faults_path, front.system, front.by_http = (
+        emulator,
+        "/nonexistent",
+        "/redfish/v1/Systems/u",
+        False,
+    )
+    front.expected = ""
+
+    def ask(method: str, boot: object = None) -> str:
+        body = json.dumps({"Boot": boot}).encode() if boot is not None else b""
+        told: list[Any] = []
+        environ = {
+            "REQUEST_METHOD": method, "PATH_INFO": front.system, "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+        }  # fmt: skip
+        text = b"".join(front(environ, lambda *words: told.extend(words)))
+        if method == "GET" and front.by_http:
+            assert dict(told[1])["Content-Length"] == str(len(text))
+        return str(json.loads(text)["Boot"]["BootSourceOverrideTarget"])
+
+    assert ask("GET") == "Hdd"
+    ask("PATCH", {"BootSourceOverrideTarget": "UefiHttp"})
+    assert ask("GET") == "UefiHttp"
+    ask("PATCH", {"BootSourceOverrideTarget": "Pxe"})
+    assert ask("GET") == "Pxe"
+    ask("PATCH", {"BootSourceOverrideTarget": "UefiHttp"})
+    ask("PATCH", {"BootSourceOverrideTarget": "Hdd"})
+    assert ask("GET") == "Hdd"
+
+
 def test_the_bmc_s_faults_begin_and_end_without_a_restart(bmc: Any) -> None:
     bmc.break_it("bmc-503")
     assert bmc("GET", "/redfish/v1/") == 503

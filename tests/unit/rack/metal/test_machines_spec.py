@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from coldiron.errors import ColdironError
-from coldiron.rack.host import Host
+from coldiron.rack.host import Host, wait_until
 from coldiron.rack.metal import accel, bmc_ipmi, bmc_redfish
 from coldiron.rack.metal.backports import write
 from coldiron.rack.metal.certificates import make_ca, make_certificate
@@ -251,13 +251,19 @@ def test_the_chassis_starts_from_the_network_once(
     call("set", "boot", "pxe")
     assert call("get", "boot") == "boot:pxe\n"
     call("set", "power", "1")
-    defined = [line.split("/")[-1] for line in log.read_text().splitlines() if " define " in f" {line}"]
-    assert defined == ["domain-network.xml", "domain.xml"]
+
+    def defined() -> list[str]:
+        return [line.split("/")[-1] for line in log.read_text().splitlines() if " define " in f" {line}"]
+
+    # It starts by itself: the BMC goes on answering meanwhile.
+    assert wait_until(lambda: len(defined()) == 2, 20, 0.05)
+    assert defined() == ["domain-network.xml", "domain.xml"]
     assert call("get", "boot") == "boot:default\n"
     log.write_text("")
     call("set", "boot", "pxe")
     (own / "faults.json").write_text('["boot-ignored"]')
     call("set", "reset", "1")
+    assert wait_until(lambda: len(defined()) == 2, 20, 0.05)
     assert "domain-network.xml" not in log.read_text()
     assert "destroy" in log.read_text()
     (tmp_path / "power").write_text("running\n")
