@@ -9,6 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 display = Display()
 
@@ -35,10 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             from coldiron.plan.pause import without_collector
             from coldiron.plan.show import shown_refusal
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"the plan needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleActionFail(lacks_coldiron("the plan", error)) from None
         verdicts: list[str] = []
         for file in files:
             try:

@@ -243,17 +243,31 @@ def test_types_of_gpus_where_there_are_none(tmp_path: Path) -> None:
     assert finding.what.endswith("no worker has GPUs")
 
 
-def test_divided_and_whole_gpus_are_counted(tmp_path: Path) -> None:
+DIVIDED = (
+    "      gpus:\n        count: 8\n        mig:\n          - {gpus: 1-2, profiles: [3g.40gb, 3g.40gb]}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "autodetect", "advice"),
+    [
+        ("debian-13", "off", None),
+        ("rocky-9", "off", "rocky-9 packages no NVML plugin for Slurm"),
+        ("rocky-9", "nvml", None),
+    ],
+)
+def test_divided_gpus_are_found_by_nvml_only(
+    tmp_path: Path, distribution: str, autodetect: str, advice: str | None
+) -> None:
     nodes = base("software")
     nodes = nodes[nodes.index("nodes:") :].replace(
-        "      memory_gib: 2048\n",
-        "      memory_gib: 2048\n"
-        "      gpus:\n        count: 8\n        mig:\n          - {gpus: 1-2, profiles: [3g.40gb, 3g.40gb]}\n",
+        "      memory_gib: 2048\n", f"      memory_gib: 2048\n{DIVIDED}"
     )
-    (finding,) = policy.check(make_design(tmp_path, nodes), given(gres_autodetect="nvml"))
-    # Two GPUs of two instances, and six whole ones.
-    assert dict(finding.figures) == {"declared": 8, "divided": 10}
-    assert "nvml" in finding.advice
+    nodes = nodes.replace("    kind: gpu\n", f"    kind: gpu\n    distribution: {distribution}\n")
+    found = policy.check(make_design(tmp_path, nodes), given(gres_autodetect=autodetect))
+    told = [finding.advice for finding in found if finding.code == "CV205"]
+    assert len(told) == bool(advice)
+    assert all(str(advice) in line for line in told)
 
 
 def test_a_policy_without_values_says_nothing(design: Design) -> None:

@@ -111,13 +111,51 @@ def _read_as_a_run_does(inventory: Path) -> None:
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(help="A code, as CI101; all are listed if none is named.")
+        str | None,
+        typer.Argument(help="A code, as CI101, or `matrix`; all codes are listed if none is named."),
+    ] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="matrix: the catalog's GPU, as H200.")] = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="matrix: NVIDIA's driver, or its branch.")
+    ] = None,
+    cuda: Annotated[
+        list[str] | None, typer.Option("--cuda", help="matrix: a CUDA release; may be repeated.")
+    ] = None,
+    os_name: Annotated[
+        str | None, typer.Option("--os", help="matrix: the distribution, as debian13.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option("--kernel", help="matrix: the kernel, as 6.12.107.")] = None,
+    flavour: Annotated[
+        str | None, typer.Option("--flavour", help="matrix: open or proprietary modules.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="matrix: the driver from vendor or distribution.")
+    ] = None,
+    fabric_manager: Annotated[
+        str | None, typer.Option("--fabric-manager", help="matrix: the fabric manager's version.")
+    ] = None,
+    dcgm: Annotated[str | None, typer.Option("--dcgm", help="matrix: DCGM's version.")] = None,
+    toolkit: Annotated[
+        str | None, typer.Option("--toolkit", help="matrix: the container toolkit's version.")
     ] = None,
 ) -> None:
-    """Explain the code of a finding: what it means, why it matters, what to type."""
+    """Explain the code of a finding; or, with `matrix`, whether versions fit together. Refused (3) if they do not."""
+    from coldiron.plan.matrix_explain import Question, answer
     from coldiron.plan.show import shown_list, shown_page
 
     known = pages()
+    asked = Question(gpu, driver, cuda or (), os_name, kernel, flavour, source, fabric_manager, dcgm, toolkit)
+    if code == "matrix":
+        said = answer(asked)
+        for line in said.lines:
+            typer.echo(line)
+        if said.refused:
+            raise typer.Exit(int(ExitCode.REFUSED))
+        return
+    if asked != Question():
+        raise ColdironError(
+            "versions are explained by `coldiron explain matrix`; write that word before the options"
+        )
     if code is None:
         lines = shown_list(known.values())
     elif (page := known.get(code.strip("[] ").upper())) is not None:

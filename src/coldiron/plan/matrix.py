@@ -87,6 +87,46 @@ class Build(Record):
     archive: tuple[str, ...] = ()
 
 
+class Vendor(Record):
+    """Distributions that NVIDIA's repository is there for, and the first branch with packages without a desktop."""
+
+    document: str
+    distributions: tuple[str, ...]
+    branch_first: int
+
+
+class Unbranched(Record):
+    """From which branch on names of packages go without it: Ubuntu's driver packages, the fabric manager's."""
+
+    documents: tuple[str, ...]
+    ubuntu_driver: int
+    fabric_manager: int
+
+
+class Dcgm(Record):
+    """DCGM's least branch, the one from which its part for CUDA 13 is right, and who needs that for CUDA 12 too."""
+
+    document: str
+    branch_first: int
+    cuda13_from_branch: int
+    cuda12_too: tuple[str, ...]
+
+
+class Toolkit(Record):
+    """The container toolkit: the least release with CDI, and the least that refreshes the specification itself."""
+
+    document: str
+    cdi: Version
+    cdi_refresh: Version
+
+
+class Gpudirect(Record):
+    """The first branch with nvidia-peermem; DMA-BUF wants open modules."""
+
+    document: str
+    peermem_from_branch: int
+
+
 class Matrix(Record):
     """All facts of matrix.yml."""
 
@@ -96,6 +136,12 @@ class Matrix(Record):
     open_modules: OpenModules
     ended: Ended
     builds: Annotated[tuple[Build, ...], Field(default=())]
+    archives: Annotated[dict[str, Version], BeforeValidator(_without_document)]
+    vendor: Vendor
+    unbranched: Unbranched
+    dcgm: Dcgm
+    container_toolkit: Toolkit
+    gpudirect: Gpudirect
 
 
 @cache
@@ -108,7 +154,10 @@ def matrix() -> Matrix:
 
 @dataclass(frozen=True)
 class Stack:
-    """What is meant to run on a node, as cluster.yml says it; None or empty where it does not."""
+    """What is meant to run on a node, as cluster.yml and the roles say it; None or empty where they do not.
+
+    ``source``: where the driver comes from, ``vendor`` or ``distribution``.
+    """
 
     driver: str | None = None
     kernel: str | None = None
@@ -116,11 +165,17 @@ class Stack:
     cuda: tuple[str, ...] = ()
     fabric_manager: str | None = None
     distribution: str | None = None
+    source: str | None = None
+    dcgm: str | None = None
+    container_toolkit: str | None = None
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a stack does not fit. ``key`` is the one of `software` to mend; cuda's with its position."""
+    """Why a stack does not fit. ``key`` is the one of `software` to mend; cuda's with its position.
+
+    ``code`` is empty for what only the roles say, of which cluster.yml has no key.
+    """
 
     code: str
     severity: Severity
@@ -137,6 +192,8 @@ def judge(gpu: Gpu | None, stack: Stack, facts: Matrix | None = None) -> list[Re
         *_modules(gpu, stack, facts),
         *_kernel(stack, facts),
         *_services(gpu, stack),
+        *_source(stack, facts),
+        *_companions(stack, facts),
     ]
     if gpu is not None:
         found += [*_driver(gpu, stack, facts), *_cuda_of(gpu, stack, facts)]
@@ -297,6 +354,68 @@ def _services(gpu: Gpu | None, stack: Stack) -> Iterator[Reason]:
             key,
             f"fabric manager {manager} starts with driver {manager} only, and the driver is {stack.driver}",
             f"write `fabric_manager: {stack.driver}`, or leave it out",
+        )
+
+
+def _source(stack: Stack, facts: Matrix) -> Iterator[Reason]:
+    """Whether the driver can come from where it shall."""
+    driver, place = stack.driver, stack.distribution
+    if driver is None or place is None:
+        return
+    if stack.source == "distribution" and (has := facts.archives.get(place)) is not None:
+        if number(driver) != number(has)[: len(number(driver))]:
+            yield _refuse(
+                "",
+                ("driver",),
+                f"{place}'s own archive has driver {has}, and {driver} is wanted",
+                f"take driver {has}, or the maker's repository (gpu_driver_source: vendor)",
+            )
+    elif stack.source == "vendor":
+        if place not in facts.vendor.distributions:
+            yield _refuse(
+                "",
+                ("driver",),
+                f"NVIDIA has no repository for {place}",
+                f"take one of {', '.join(facts.vendor.distributions)}, or the distribution's own driver",
+            )
+        elif _branch(driver) < facts.vendor.branch_first:
+            yield _refuse(
+                "",
+                ("driver",),
+                f"driver {driver} has no packages without a desktop in NVIDIA's repository, which began with branch "
+                f"{facts.vendor.branch_first}",
+                f"take a driver of branch {facts.vendor.branch_first} or newer, or the distribution's own",
+            )
+
+
+def _companions(stack: Stack, facts: Matrix) -> Iterator[Reason]:
+    """DCGM and the container toolkit."""
+    if (
+        stack.driver is not None
+        and stack.dcgm is not None
+        and _branch(stack.driver) < facts.dcgm.branch_first
+    ):
+        yield _refuse(
+            "",
+            ("driver",),
+            f"DCGM needs a driver of branch {facts.dcgm.branch_first} or newer, and the driver is {stack.driver}",
+            f"take a driver of branch {facts.dcgm.branch_first} or newer, or leave DCGM out",
+        )
+    toolkit = stack.container_toolkit
+    if toolkit is not None and number(toolkit) < number(facts.container_toolkit.cdi):
+        yield _refuse(
+            "",
+            ("container_toolkit",),
+            f"container toolkit {toolkit} writes no CDI specifications; {facts.container_toolkit.cdi} is the first",
+            f"take {facts.container_toolkit.cdi_refresh} or newer, which keeps them fresh itself",
+        )
+    elif toolkit is not None and number(toolkit) < number(facts.container_toolkit.cdi_refresh):
+        yield Reason(
+            "",
+            Severity.ADVICE,
+            ("container_toolkit",),
+            f"container toolkit {toolkit} does not write its CDI specification anew when the driver changes",
+            f"take {facts.container_toolkit.cdi_refresh} or newer",
         )
 
 

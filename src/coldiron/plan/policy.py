@@ -34,6 +34,8 @@ _LIMITS = (_PARTITIONS, f"{_PREFIX}qos", f"{_PREFIX}accounts", f"{_PREFIX}accoun
 _TYPED = re.compile(r"\b(?:gres/)?gpu:([A-Za-z_][A-Za-z0-9_.-]*)")
 _KEY = re.compile(r"(\w+)=(\S+)")
 _DEVICES = re.compile(r"\[([0-9,-]+)\]$")
+# Where Slurm's packages have the plugin that asks the driver for its GPUs; the topology says the same.
+_WITH_NVML = ("debian-12", "debian-13")
 _NAMES = (*_LIMITS, *_HEADROOM, _GRES_LINES, _AUTODETECT, _VERSION)
 # Per cent of memory that a kernel keeps for itself, and never shows.
 _UNSEEN_PERCENT = 2
@@ -300,29 +302,29 @@ def _members(given: object, known: Mapping[str, None]) -> tuple[set[str], str, s
 
 
 def _divided(design: Design, policy: Policy) -> Iterator[Finding]:
-    """CV205: divided GPUs that Slurm is told of as whole ones."""
+    """CV205: divided GPUs that slurmd has no way to find."""
     for kind in design.kinds:
         gpus = kind.build.hardware.gpus
-        workers = [node.name for node in kind.nodes if "slurm_worker" in node.functions]
-        if gpus is None or not gpus.mig or not workers:
+        if gpus is None or not gpus.mig or policy.values.get(_AUTODETECT) == "nvml":
             continue
-        autodetect = policy.values.get(_AUTODETECT)
-        slices = sum(
-            len(layout.profiles) * len(layout.gpus or range(gpus.count)) for layout in gpus.mig
-        ) + max(0, gpus.count - sum(len(layout.gpus or range(gpus.count)) for layout in gpus.mig))
-        yield design.warn(
+        blind = [
+            node
+            for node in kind.nodes
+            if "slurm_worker" in node.functions
+            and not ("gpu_node" in node.functions and node.distribution in _WITH_NVML)
+        ]
+        if not blind:
+            continue
+        managed = all("gpu_node" in node.functions for node in blind)
+        yield design.refuse(
             "CV205",
             (*kind.path, "hardware", "gpus", "mig"),
-            f"slurm.conf names {gpus.count} whole GPUs a node, and divided there are {slices}",
-            "leave the GPUs whole: the role slurm_controller declares no divided ones yet"
-            + (
-                " (`gres_autodetect: nvml` then finds others than it declares)"
-                if autodetect == "nvml"
-                else ""
-            ),
-            hosts=fold(workers),
-            declared=gpus.count,
-            divided=slices,
+            "slurmd finds divided GPUs by NVML only, and here it does not ask",
+            f"leave the GPUs whole, or give the nodes one of {', '.join(_WITH_NVML)}: {blind[0].distribution} packages"
+            " no NVML plugin for Slurm"
+            if managed
+            else "write `gpus: managed` to the features, or `slurm_controller_gres_autodetect: nvml` to the group_vars",
+            hosts=fold([node.name for node in blind]),
         )
 
 
