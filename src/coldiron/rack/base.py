@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory.findings import shown_path
 from coldiron.rack.aptsource import KEYRING, AptSource, codename_of
 from coldiron.rack.cgroup import Cgroup
 from coldiron.rack.host import CommandError, Host
@@ -140,13 +141,15 @@ class Bakery:
             output = log.read_text(errors="replace")
             shutil.rmtree(work, ignore_errors=True)
             raise CommandError(explain(wanted.distribution, wanted.sources), why(output))
-        write_atomically(
-            work / "base.json", json.dumps({"version": VERSION, "distribution": wanted.distribution}) + "\n"
-        )
         for leftover in ("sources.list", "prepare-base.sh"):
             (work / leftover).unlink()
+        return self.keep(work, wanted.name, wanted.distribution)
+
+    def keep(self, work: Path, name: str, of: str) -> Path:
+        """Give a finished base in ``work`` its name, and return its root. The newest one ``of`` something is kept."""
+        write_atomically(work / "base.json", json.dumps({"version": VERSION, "distribution": of}) + "\n")
         baked = int(time.time())
-        while (final := bases / f"{wanted.name}-{baked}").exists():
+        while (final := self.machine.bases / f"{name}-{baked}").exists():
             baked += 1
         # All of it on the disk before it gets its name: after a power cut it is whole or not there.
         self.host.run(["sync", "-f", str(work)])
@@ -202,13 +205,13 @@ def why(log: str) -> str:
     return text
 
 
-def refuse_little_room(path: Path, needed_mib: int, what: str) -> None:
-    """Raise ColdironError where fewer than ``needed_mib`` MiB are free at ``path``."""
+def refuse_little_room(path: Path, needed_mib: int, what: str, how: str = "free some") -> None:
+    """Raise ColdironError where fewer than ``needed_mib`` MiB are free at ``path``; ``how`` says what to do."""
     while not path.exists():
         path = path.parent
     free = shutil.disk_usage(path).free // (1024 * 1024)
     if free < needed_mib:
         raise ColdironError(
-            f"{path}: {free} MiB are free, {what} needs {needed_mib}; free some, then type the same again",
+            f"{shown_path(path)}: {free} MiB are free, {what} needs {needed_mib}; {how}, then type the same again",
             ExitCode.ENVIRONMENT,
         )

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack import aptsource, keys
-from coldiron.rack.base import Bakery, newest, recipe, refuse_little_room
+from coldiron.rack.base import Bakery, Recipe, newest, recipe, refuse_little_room
 from coldiron.rack.cache import PORT
+from coldiron.rack.gpu.repository import make as make_fixtures
+from coldiron.rack.imaged import Imaged, Images
 from coldiron.rack.machine import refuse_not_root
 from coldiron.rack.metal.places import Places
 from coldiron.rack.rack import Rack
@@ -27,12 +29,13 @@ _NODE_ROOM_MIB = 48
 
 @dataclass
 class Wishes:
-    """How to bring a rack up. ``image``: a snapshot that new nodes start from."""
+    """How to bring a rack up. ``image``: a snapshot that new nodes start from. ``images``: their classes' own."""
 
     only: Sequence[str] = ()
     prune: bool = False
     rebuild_base: bool = False
     image: Snapshot | None = None
+    images: Images | None = None
 
 
 class Builder:
@@ -48,6 +51,8 @@ class Builder:
         self.wishes = wishes or Wishes()
         self.bakery = Bakery(self.host, self.machine)
         self.baked: set[str] = set()
+        images = self.wishes.images
+        self.imaged = Imaged(self.host, self.machine, images, self.layout.name, self.say) if images else None
 
     def up(self) -> RackState:
         """Bring up what is missing and return the state.
@@ -55,7 +60,7 @@ class Builder:
         Raises ColdironError where something is in the way or lacking, or a node stays away.
         """
         refuse_not_root()
-        refuse_missing(self.host, self.spec.machines)
+        refuse_missing(self.host, self.spec.machines, gpus=self.spec.simulates_gpus)
         try:
             return self._up()
         finally:
@@ -90,6 +95,8 @@ class Builder:
             self.rack.save(state)
             self.make_keys(state)
             self.rack.settle_home(state)
+            if any(node.gpu_model for node in missing):
+                make_fixtures(self.host, self.layout, apt, f"http://127.0.0.1:{port}", self.say)
             self.rack.start(state, [state.nodes[node.name] for node in missing])
             self.rack.wait(state, [node.name for node in wanted if node.name in running], {}, lambda _: None)
             self.rack.machines(state).up([state.machines[one.name] for one in machines], self.say)
@@ -239,6 +246,7 @@ class Builder:
             gpu_type=node.gpu_type,
             renew=True,
             serves_home=node.serves_home,
+            gpu_model=node.gpu_model,
         )
         image = self.wishes.image
         if image and self.fits(image, node):
@@ -246,8 +254,14 @@ class Builder:
             planned.layers = list(image.nodes[node.name].layers)
             planned.snapshot = str(image.path)
         else:
-            planned.base = str(self.base(node.distribution, apt, port))
+            planned.base = str(self.own_image(node, apt) or self.base(node.distribution, apt, port))
         return planned
+
+    def own_image(self, node: NodeSpec, apt: aptsource.AptSource) -> Path | None:
+        """A base with the image of the node's class, where that is wished and there is one."""
+        if self.imaged is None:
+            return None
+        return self.imaged.base(f"{node.kind}-{node.distribution}", self.recipe(node.distribution, apt))
 
     def fits(self, image: Snapshot, node: NodeSpec) -> bool:
         """Whether a new node can start from ``image``; says so if not."""
@@ -263,8 +277,7 @@ class Builder:
 
     def base(self, distribution: str, apt: aptsource.AptSource, port: int) -> Path:
         """The root of the base image, baked if there is none of this recipe yet, or if it is wanted anew."""
-        architecture = self.host.run(["dpkg", "--print-architecture"]).stdout.strip()
-        wanted = recipe(distribution, apt, architecture)
+        wanted = self.recipe(distribution, apt)
         rebuild = self.wishes.rebuild_base and distribution not in self.baked
         with self.host.lock(self.machine.run / f"base-{distribution}.lock", self.say):
             if not rebuild and (found := newest(self.machine.bases, wanted.name)):
@@ -277,6 +290,11 @@ class Builder:
                 proxy=f"http://127.0.0.1:{port}",
                 say=self.say,
             )
+
+    def recipe(self, distribution: str, apt: aptsource.AptSource) -> Recipe:
+        """What the bare base of a distribution is made of on this machine."""
+        architecture = self.host.run(["dpkg", "--print-architecture"]).stdout.strip()
+        return recipe(distribution, apt, architecture)
 
     def make_keys(self, state: RackState) -> None:
         """Make the keys that are missing, and write down by which keys the nodes are known."""
@@ -317,5 +335,5 @@ class Builder:
 
 def differs(state: NodeState, spec: NodeSpec) -> bool:
     """Whether a node that is up is not what the file says now."""
-    now = (spec.address, spec.distribution, spec.gpu_count, spec.gpu_type)
-    return (state.address, state.distribution, state.gpu_count, state.gpu_type) != now
+    now = (spec.address, spec.distribution, spec.gpu_count, spec.gpu_type, spec.gpu_model)
+    return (state.address, state.distribution, state.gpu_count, state.gpu_type, state.gpu_model) != now

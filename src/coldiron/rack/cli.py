@@ -16,10 +16,13 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory.findings import shown_path
 from coldiron.inventory.ranges import RangeError, expand
 from coldiron.rack import requirements as needed
 from coldiron.rack.build import Builder, Wishes
+from coldiron.rack.gpu.faults import fault as gpu_fault
 from coldiron.rack.host import Host
+from coldiron.rack.imaged import Images
 from coldiron.rack.layout import Layout, Machine
 from coldiron.rack.metal import verbs
 from coldiron.rack.metal.client import REDFISH_RESET
@@ -118,21 +121,32 @@ def up(
     or_bare: Annotated[
         bool, typer.Option("--or-bare", help="Without that snapshot they start from the base image.")
     ] = False,
+    image: Annotated[
+        bool,
+        typer.Option(
+            "--image", help="Nodes that are new start from their class's baked image, where it has one."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Bring up what is missing of the rack; what runs is left alone."""
     since = time.monotonic()
+    if image and from_snapshot:
+        raise ColdironError(
+            "--image and --from-snapshot: a node starts from one of them; leave the other out"
+        )
     spec = from_cluster(inventory)
     rack = _rack(inventory, as_json)
-    image = None
+    frozen = None
     if from_snapshot:
         try:
-            image = find_snapshot(rack.layout, from_snapshot)
+            frozen = find_snapshot(rack.layout, from_snapshot)
         except ColdironError:
             if not or_bare:
                 raise
     with rack.report:
-        state = Builder(rack, spec, Wishes(_names(nodes), prune, rebuild_base, image)).up()
+        images = _images(spec.directory) if image else None
+        state = Builder(rack, spec, Wishes(_names(nodes), prune, rebuild_base, frozen, images)).up()
     if as_json:
         _print(
             {
@@ -147,6 +161,21 @@ def up(
         rack.report.say(
             f"rack {state.name}: {_counted(state)}, simulated on this machine ({_elapsed(since)} s)"
         )
+
+
+def _images(directory: Path) -> Images:
+    """The images of an inventory. Raises ColdironError where none is baked."""
+    from coldiron.provision.bake_inputs import site_key
+    from coldiron.provision.images import public_key
+    from coldiron.provision.store import DEPLOY, STORE_DIRECTORY, Store
+
+    store = Store(directory / STORE_DIRECTORY)
+    if not any(one.node_class != DEPLOY for one in store.images()):
+        raise ColdironError(
+            f"{shown_path(directory)} has no image; type: coldiron image bake CLASS -i {shown_path(directory)}, with "
+            "CLASS as cpu-debian-13"
+        )
+    return Images(store, public_key(site_key(directory)))
 
 
 def _counted(state: RackState) -> str:
@@ -420,19 +449,31 @@ def console(
 
 @app.command()
 def fault(
-    node: Annotated[str, typer.Argument(help="The machine.")],
-    name: Annotated[
-        str, typer.Argument(metavar="[FAULT]", help="What to break; lists the faults if none.")
-    ] = "",
+    node: Annotated[str, typer.Argument(help="The machine, or any node with simulated GPUs.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FAULT] | gpu N [FAULT]", help="What to break; lists the faults if none is named."
+        ),
+    ] = None,
     inventory: Inventory = DEFAULT,
     disk: Annotated[
         str, typer.Option("--disk", help="The disk's serial; the first system disk if none is named.")
     ] = "",
     clear: Annotated[bool, typer.Option("--clear", help="Mend it; everything if no fault is named.")] = False,
 ) -> None:
-    """Break something of a machine on purpose, or mend it."""
+    """Break something of a machine or of a simulated GPU on purpose, or mend it."""
     rack = _rack(inventory)
-    if not name and not clear:
+    name, *rest = words or [""]
+    if name == "gpu":
+        if disk:
+            raise ColdironError("--disk says nothing to a GPU; leave it out")
+        lines = gpu_fault(rack, node, rest, clear=clear)
+    elif rest:
+        raise ColdironError(
+            f"{' '.join(words or ())}: write one fault, or `gpu`, the GPU's number and a fault"
+        )
+    elif not name and not clear:
         lines = verbs.catalogue(verbs.one_machine(rack, node))
     else:
         lines = verbs.fault(rack, node, name, disk, clear=clear)
@@ -449,6 +490,7 @@ def requirements(
     ] = None,
 ) -> None:
     """Print the Debian packages that the rack needs, one a line."""
-    table = needed.needed(from_cluster(inventory).machines if inventory else ())
+    spec = from_cluster(inventory) if inventory else None
+    table = needed.needed(spec.machines, gpus=spec.simulates_gpus) if spec else needed.needed(())
     for name in needed.missing(Host(), table) if missing else [one.package for one in table]:
         print(name)

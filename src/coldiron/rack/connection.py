@@ -18,6 +18,15 @@ def _state(inventory_dir: Path) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and "nodes" in state else None
 
 
+def _fixtures(inventory_dir: Path) -> dict[str, Any]:
+    """How nodes with simulated GPUs reach the repository of fixture packages; empty where the rack has none."""
+    try:
+        found = json.loads((inventory_dir / ".rack" / "fixtures.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {"fixtures": found["repository"]}
+
+
 def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
     """ssh's options for a rack's nodes: its known hosts and control sockets, nobody's own configuration."""
     return [
@@ -60,6 +69,7 @@ def connection_vars(inventory_dir: Path) -> dict[str, Any] | None:
             "home_backend": state["home_backend"],
             "apt_mirror": state["apt_mirror"],
             "apt_proxy": state["apt_proxy"],
+            **_fixtures(inventory_dir),
         },
     }
 

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
 
+from coldiron.catalog.load import load as load_catalog
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.cgroup import Cgroup
+from coldiron.rack.gpu import cards
+from coldiron.rack.gpu.repository import MOUNTED
+from coldiron.rack.gpu.repository import place as fixtures
 from coldiron.rack.host import Host, mount_points, wait_until
 from coldiron.rack.layers import ENGINE_DIRECTORIES, freeze, restore_engines
 from coldiron.rack.layout import Layout
@@ -37,7 +41,7 @@ def nspawn_command(
 ) -> list[str]:
     """The command that boots a node."""
     own = layout.node(node.name)
-    gpus = [own / "dev" / name for name in gpu_devices(node.gpu_count)]
+    gpus = [own / "dev" / name for name in bound_devices(node)]
     return [
         "systemd-nspawn", "--quiet", "--register=no", "--keep-unit",
         f"--directory={own / 'root'}",
@@ -50,6 +54,7 @@ def nspawn_command(
         *(f"--bind={path}:/dev/{path.name}" for path in gpus),
         *(f"--bind={own / name}:/var/lib/{name}" for name in ENGINE_DIRECTORIES),
         *([f"--bind={layout.home}:/home"] if shared_home else []),
+        *([f"--bind-ro={fixtures(layout)}:{MOUNTED}"] if node.gpu_model else []),
         "--", "--show-status=error", "--log-color=no",
     ]  # fmt: skip
 
@@ -67,6 +72,11 @@ def gpu_devices(count: int) -> dict[str, int]:
     if count == 0:
         return {}
     return {**{f"nvidia{index}": index for index in range(count)}, "nvidiactl": _SIMULATED_CONTROL_MINOR}
+
+
+def bound_devices(node: NodeState) -> dict[str, int]:
+    """The device files that the rack makes for a node; one with a simulated driver makes its own."""
+    return {} if node.gpu_model else gpu_devices(node.gpu_count)
 
 
 def overlay_options(node: NodeState, own: Path) -> str:
@@ -106,6 +116,19 @@ def seeds(layout: Layout, rack: RackState, node: NodeState) -> list[Seed]:
         Seed("etc/ssh/ssh_host_ed25519_key", key.read_text(), 0o600),
         Seed("etc/ssh/ssh_host_ed25519_key.pub", key.with_suffix(".pub").read_text()),
         Seed("etc/apt/apt.conf.d/91virtual-rack-cache", f'Acquire::http::Proxy "{rack.apt_proxy}";\n'),
+        *card_seeds(layout, node),
+    ]
+
+
+def card_seeds(layout: Layout, node: NodeState) -> list[Seed]:
+    """What a node with simulated cards is told of them: the hardware, before any driver. A mark says what they are."""
+    if not node.gpu_model:
+        return []
+    model = load_catalog().gpus[node.gpu_model]
+    own = f"{layout.inventory}/{node.name}"
+    return [
+        Seed(cards.MARKER, cards.marker(model, node.gpu_count)),
+        Seed(cards.CARDS, cards.description(model, node.gpu_count, own)),
     ]
 
 
@@ -213,7 +236,7 @@ class NodeKeeper:
     def make_devices(self, node: NodeState) -> None:
         """Make the device files of the node's simulated GPUs."""
         directory = self.layout.node(node.name) / "dev"
-        for name, minor in gpu_devices(node.gpu_count).items():
+        for name, minor in bound_devices(node).items():
             path = directory / name
             if not path.exists():
                 os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(_SIMULATED_MAJOR, minor))

@@ -117,7 +117,7 @@ def derived(cluster: Cluster, nodes: Sequence[Node], subnet: IPv4Network) -> dic
         "name": rack_name(cluster.name),
         "domain": cluster.domain,
         "networks": {"cluster": {"subnet": str(subnet), "gateway": str(subnet.broadcast_address - 1)}},
-        "features": {"scheduler": cluster.features.scheduler, "home_backend": "provided"},
+        "features": {"scheduler": cluster.features.scheduler, "home_backend": "provided", "gpus": "provided"},
         "defaults": {"platform": "container"},
         "nodes": [_node(cluster, node, str(place)) for node, place in zip(nodes, places, strict=True)],
     }

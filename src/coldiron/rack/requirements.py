@@ -53,14 +53,23 @@ IPMI = (
 )
 
 
-def needed(machines: Sequence[MachineSpec]) -> tuple[Requirement, ...]:
-    """What a rack with these machines needs."""
+# Only where the inventory has GPUs to simulate.
+GPUS = (
+    Requirement("gcc", command="gcc"),
+    Requirement("libc6-dev", file="/usr/include/stdio.h"),
+    Requirement("gpg", command="gpg"),
+)
+
+
+def needed(machines: Sequence[MachineSpec], *, gpus: bool = False) -> tuple[Requirement, ...]:
+    """What a rack with these machines needs, and with simulated ``gpus``."""
     protocols = {machine.protocol for machine in machines}
     return (
         *REQUIREMENTS,
         *(MACHINES if machines else ()),
         *(REDFISH if "redfish" in protocols else ()),
         *(IPMI if "ipmi" in protocols else ()),
+        *(GPUS if gpus else ()),
     )
 
 
@@ -74,9 +83,9 @@ def missing(host: Host, requirements: tuple[Requirement, ...] = REQUIREMENTS) ->
     ]
 
 
-def refuse_missing(host: Host, machines: Sequence[MachineSpec] = ()) -> None:
+def refuse_missing(host: Host, machines: Sequence[MachineSpec] = (), *, gpus: bool = False) -> None:
     """Raise ColdironError, with the line to type, where a package is missing."""
-    if packages := missing(host, needed(machines)):
+    if packages := missing(host, needed(machines, gpus=gpus)):
         # Debian 12's own QEMU (7.2) corrupts its guests.
         newer = " (qemu-system-x86 from your release's backports)" if "qemu-system-x86" in packages else ""
         raise ColdironError(

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 
+from coldiron.catalog.load import load as load_catalog
 from coldiron.errors import ColdironError
 from coldiron.inventory import FILE_NAMES, find, load
 from coldiron.inventory.hardware import gres_type
+from coldiron.inventory.model import Gpus
+from coldiron.rack.gpu.repository import DISTRIBUTION as SIMULATED_ON
 from coldiron.rack.metal.spec import MachineSpec, is_machine, machines
 
 
@@ -17,7 +20,8 @@ from coldiron.rack.metal.spec import MachineSpec, is_machine, machines
 class NodeSpec:
     """One node. ``gpu_count`` is the number of GPU device files it gets; they are simulated.
 
-    ``serves_home``: it exports /home by NFS.
+    ``gpu_model``: the catalog's entry, where the cluster manages the GPUs of the node; its simulated driver makes
+    the device files then. ``serves_home``: it exports /home by NFS.
     """
 
     name: str
@@ -27,6 +31,7 @@ class NodeSpec:
     gpu_count: int = 0
     gpu_type: str | None = None
     serves_home: bool = False
+    gpu_model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,11 @@ class RackSpec:
     def directory(self) -> Path:
         """The inventory's directory."""
         return self.file.parent
+
+    @property
+    def simulates_gpus(self) -> bool:
+        """Whether GPUs of containers are simulated down to their driver."""
+        return any(node.gpu_model for node in self.nodes)
 
     @property
     def bridge_address(self) -> IPv4Interface:
@@ -87,6 +97,29 @@ def bridge_address(subnet: IPv4Network, gateway: str | None, taken: set[str]) ->
     return str(IPv4Address(candidate))
 
 
+def simulated_model(gpus: Gpus, distribution: str, node: str, file: Path) -> str:
+    """The catalog's entry of GPUs that are simulated: the one that is written, else the one that the type names.
+
+    Of a type with several the one on a board of its own (SXM) is taken. Raises ColdironError where there is none.
+    """
+    if distribution != SIMULATED_ON:
+        raise ColdironError(
+            f"{file}: {node}: its GPUs are simulated on {SIMULATED_ON}, and it runs {distribution}; write that "
+            "distribution, or `features: {gpus: provided}`"
+        )
+    if gpus.model is not None:
+        return gpus.model
+    models = load_catalog().gpus
+    named = [name for name in models if gpus.type and name.split("-")[0] == gpus.type]
+    found = sorted(named, key=lambda name: models[name].form_factor.mount != "sxm")
+    if not found:
+        raise ColdironError(
+            f"{file}: {node}: simulated GPUs are made from the catalog; write `model` beside its GPUs' count, e.g. "
+            "`model: h100-sxm5-80gb` (`coldiron catalog list gpus` shows them), or `features: {gpus: provided}`"
+        )
+    return found[0]
+
+
 def from_cluster(path: Path) -> RackSpec:
     """The rack of the cluster.yml at ``path``, a file or its directory. Raises InventoryError."""
     file = find(inventory_directory(path))
@@ -106,6 +139,9 @@ def from_cluster(path: Path) -> RackSpec:
                 gpu_count=gpus.count if gpus else 0,
                 gpu_type=gres_type(gpus) if gpus else None,
                 serves_home="nfs_server" in node.functions,
+                gpu_model=simulated_model(gpus, node.distribution, node.name, file)
+                if gpus and "gpu_node" in node.functions
+                else None,
             )
         )
     taken = {

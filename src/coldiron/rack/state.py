@@ -68,6 +68,7 @@ class NodeState:
     renew: bool = False
     stopping: bool = False
     serves_home: bool = False
+    gpu_model: str | None = None
 
 
 @dataclass

@@ -29,7 +29,7 @@ name: {name}
 domain: toy.internal
 networks:
   cluster: {{subnet: {subnet}, gateway: {gateway}}}
-features: {{scheduler: slurm, home_backend: {home}}}
+features: {{scheduler: slurm, home_backend: {home}, gpus: provided}}
 defaults: {{platform: container, distribution: debian-13}}
 nodes:
   - {{name: head01, kind: head, address: 10.9.0.1}}
