@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.coldiron.cluster.plugins.module_utils import slurm_config, slurm_edits
+from ansible_collections.coldiron.cluster.plugins.module_utils import (
+    gpu_layout,
+    slurm_config,
+    slurm_edits,
+)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +80,11 @@ class FilterModule:
             "slurm_release": _plain(slurm_release),
             "slurm_node_lines": _plain(slurm_config.node_lines),
             "slurm_gres_lines": _plain(slurm_config.gres_lines),
-            "slurm_has_gpus": _plain(slurm_config.has_gpus),
+            "slurm_constrained": slurm_config.constrained,
+            "slurm_gres_types": _plain(slurm_config.gres_types),
+            "slurm_mixture_problems": _plain(slurm_config.mixture_problems),
+            "slurm_shared": _plain(slurm_config.shared),
+            "slurm_tres": _plain(gpu_layout.tres),
             "slurm_partition_lines": _plain(slurm_config.partition_lines),
             "slurm_memory_per_cpu": _plain(slurm_config.default_memory_per_cpu),
             "slurm_start_lines": _plain(slurm_edits.start_lines),

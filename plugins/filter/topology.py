@@ -35,12 +35,23 @@ GROUPS = {
     "machines": "bare_metal",
     "netboot_servers": "netboot_server",
     "networked": "network_managed",
+    "gpu_nodes": "gpu_node",
+    "podman_hosts": "podman",
+    "apptainer_hosts": "apptainer",
+    "docker_hosts": "docker",
+    "enroot_hosts": "enroot",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
     ("networked", ("network",)),
     ("nodes", ("base", "dns", "time", "users", "nfs")),
     ("netboot_servers", ("netboot", "image")),
+    ("with_containers", ("subids",)),
+    ("docker_hosts", ("docker",)),
+    ("podman_hosts", ("podman",)),
+    ("apptainer_hosts", ("apptainer",)),
+    ("with_gpu_containers", ("nvidia_container_toolkit",)),
+    ("gpu_nodes", ("gpu_driver", "gpu_fabric", "gpu_power", "gpu_mig", "cuda", "gpu_health")),
     ("slurm", ("slurm_common", "munge")),
     ("mariadb", ("mariadb",)),
     ("slurm_dbds", ("slurm_dbd",)),
@@ -62,6 +73,10 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
         found[name] = [host for host in found[name] if host not in leaving]
     # Whoever can be installed by its BMC has its network from here too.
     found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
+    engines = ("podman_hosts", "apptainer_hosts", "docker_hosts", "enroot_hosts")
+    found["with_containers"] = list(dict.fromkeys(host for name in engines for host in found[name]))
+    with_gpus = set(found["gpu_nodes"])
+    found["with_gpu_containers"] = [host for host in found["with_containers"] if host in with_gpus]
     slurm = (name for name in GROUPS if name == "mariadb" or name.startswith("slurm_"))
     found["slurm"] = list(dict.fromkeys(host for name in slurm for host in found[name]))
     return found
@@ -139,14 +154,46 @@ def distinct(hostvars: Variables, hosts: list[str], name: str, known: Variables 
     return sorted({value for host in hosts if (value := _of(host, hostvars, known).get(name))})
 
 
+# Where Slurm's packages have the plugin that asks the driver for its GPUs.
+NVML_DISTRIBUTIONS = ("debian-12", "debian-13")
+
+
 def workers(
-    addresses: Mapping[str, str], hosts: list[str], hostvars: Variables, known: Variables = NOTHING
+    addresses: Mapping[str, str],
+    hosts: list[str],
+    hostvars: Variables,
+    known: Variables = NOTHING,
+    managed: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return ``hosts`` as the nodes that role slurm_controller takes: name, address and declared hardware."""
-    return [
-        {"name": host, "address": addresses[host], "hardware": hardware}
-        for host, hardware in host_values(hosts, hostvars, "coldiron_hardware", known=known).items()
-    ]
+    """Return ``hosts`` as the nodes that role slurm_controller takes: name, address and declared hardware.
+
+    The driver of ``managed`` hosts is coldiron's, so slurmd can ask it for the GPUs.
+    """
+    found, ours = [], set(managed)
+    for host, declared in host_values(hosts, hostvars, "coldiron_hardware", known=known).items():
+        hardware = dict(declared)
+        if hardware.get("gpus"):
+            variables = _of(host, hostvars, known)
+            gpus = dict(hardware["gpus"])
+            if variables.get("coldiron_gpu_mig"):
+                gpus["mig"] = variables["coldiron_gpu_mig"]
+            if host in ours and variables.get("coldiron_distribution") in NVML_DISTRIBUTIONS:
+                gpus["detect"] = "nvml"
+            hardware["gpus"] = gpus
+        found.append({"name": host, "address": addresses[host], "hardware": hardware})
+    return found
+
+
+def gpu_detect(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return how slurmd finds the GPUs of the one node in ``nodes``, which :func:`workers` made."""
+    return next(
+        (
+            str(gpus["detect"])
+            for node in nodes
+            if (gpus := node["hardware"].get("gpus")) and "detect" in gpus
+        ),
+        "off",
+    )
 
 
 def database_users(
@@ -173,6 +220,7 @@ class FilterModule:
             "bmc_records": bmc_records,
             "database_users": database_users,
             "distinct": distinct,
+            "gpu_detect": gpu_detect,
             "host_values": host_values,
             "machines": machines,
             "records": records,

@@ -152,6 +152,7 @@ from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
+from ansible_collections.coldiron.cluster.plugins.module_utils.controller import lacks_coldiron
 
 FILE_NAMES = ("cluster.yml", "cluster.yaml")
 # The line is looked for, not parsed: a file with broken YAML must reach this plugin's messages.
@@ -253,10 +254,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):  # type: ignore[misc]
             from coldiron.errors import ColdironError
             from coldiron.inventory import build, read
         except ImportError as error:
-            raise AnsibleParserError(
-                f"{path} needs the Python package coldiron in Ansible's own Python ({error}); "
-                "install it there: pip install coldiron"
-            ) from None
+            raise AnsibleParserError(lacks_coldiron(str(path), error)) from None
         try:
             document = read(path)
             self._set_cache_options(document.data)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from ansible_collections.coldiron.cluster.plugins.module_utils import gpu_layout
 
 #: Partition options in words, and what slurm.conf(5) calls them.
 PARTITION_KEYS: dict[str, str] = {
@@ -114,7 +116,7 @@ def node_lines(nodes: Iterable[Mapping[str, Any]], headroom_mib: int, headroom_p
         ]
         gpus = hardware.get("gpus")
         if gpus:
-            words.append(f"Gres=gpu:{gpus['type']}:{int(gpus['count'])}")
+            words.append(f"Gres={_of(node, gpu_layout.gres)}")
         words += [f"{key}={render(value)}" for key, value in sorted((node.get("options") or {}).items())]
         lines.append(" ".join([*words, "State=UNKNOWN"]))
     return lines
@@ -130,27 +132,107 @@ def default_memory_per_cpu(
     )
 
 
+def _of(node: Mapping[str, Any], function: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """What a function of gpu_layout says of a node's GPUs. Raises SlurmDataError, which names the node."""
+    try:
+        return function(node["hardware"]["gpus"])
+    except gpu_layout.GpuDataError as error:
+        raise SlurmDataError("node {}: {}".format(node["name"], error)) from error
+
+
 def gres_lines(nodes: Iterable[Mapping[str, Any]], autodetect: str) -> list[str]:
-    """Return gres.conf: AutoDetect, and the device files of every node with GPUs."""
+    """Return gres.conf: AutoDetect for all, and of every node with GPUs how slurmd finds them.
+
+    A node's own ``detect`` goes before ``autodetect``. Where nothing is detected, the device files are named.
+    """
     lines = [f"AutoDetect={autodetect}"]
     for node in nodes:
         gpus = node["hardware"].get("gpus")
-        if not gpus or autodetect != "off":
+        if not gpus:
             continue
-        count = int(gpus["count"])
-        devices = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
-        lines.append("NodeName={} Name=gpu Type={} File={}".format(node["name"], gpus["type"], devices))
+        detect = str(gpus.get("detect") or autodetect)
+        name, count = node["name"], int(gpus["count"])
+        if detect != "off":
+            if detect != autodetect:
+                lines.append(f"NodeName={name} AutoDetect={detect}")
+        elif gpus.get("mig"):
+            raise SlurmDataError(
+                f"node {name}: slurmd finds divided GPUs (mig) by NVML only: say `gpus: managed` in the features of"
+                " cluster.yml, or set slurm_controller_gres_autodetect to nvml"
+            )
+        else:
+            devices = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
+            lines.append("NodeName={} Name=gpu Type={} File={}".format(name, gpus["type"], devices))
+        shared = _of(node, gpu_layout.shares)
+        if shared:
+            lines.append("NodeName={} Name={} Count={}".format(name, *shared))
     return lines
 
 
-def has_gpus(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Say whether any node has GPUs."""
-    return any(node["hardware"].get("gpus") for node in nodes)
+def shared(nodes: Sequence[Mapping[str, Any]], sharing: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the nodes, each with what its GPUs are shared as; SlurmDataError where a rule fits no GPUs."""
+    found: list[dict[str, Any]] = [dict(node) for node in nodes]
+    with_gpus = [node["name"] for node in nodes if node["hardware"].get("gpus")]
+    for rule in sharing:
+        option = "slurm_controller_gpu_sharing"
+        meant = _nodes(rule.get("nodes", "all"), with_gpus, f"{option} (nodes with GPUs)", option)
+        names = with_gpus if meant == "ALL" else meant.split(",")
+        for node in found:
+            if node["name"] in names:
+                hardware = dict(node["hardware"])
+                hardware["gpus"] = {**hardware["gpus"], "sharing": rule}
+                node["hardware"] = hardware
+    return found
+
+
+def gres_types(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return GresTypes: ``gpu``, and what GPUs are shared as."""
+    found: dict[str, None] = {}
+    for node in nodes:
+        if node["hardware"].get("gpus"):
+            found["gpu"] = None
+            shared = _of(node, gpu_layout.shares)
+            if shared:
+                found[shared[0]] = None
+    return list(found)
+
+
+def constrained(task_plugins: Sequence[str], cgroup: Mapping[str, Any]) -> bool:
+    """Say whether jobs see the devices that they were given and no others, by slurm.conf and cgroup.conf."""
+    words = {str(key).lower(): render(value).lower() for key, value in cgroup.items()}
+    return (
+        "cgroup" in task_plugins
+        and words.get("cgroupplugin") != "disabled"
+        and words.get("constraindevices") in ("yes", "true")
+    )
+
+
+def mixture_problems(nodes: Iterable[Mapping[str, Any]], is_constrained: bool) -> list[str]:
+    """Return what speaks against whole and divided GPUs in one node where nothing keeps a job to its devices.
+
+    Slurm numbers the devices that it hands out; CUDA numbers those that a job sees. With instances among them the
+    numbers mean different GPUs: jobs for three whole ones were seen to get the divided one.
+    """
+    if is_constrained:
+        return []
+    return [
+        f"Node {node['name']} has whole and divided GPUs (mig), and here jobs are not kept to their devices: a job"
+        " that asks for whole ones could get the divided one. Divide all of its GPUs or none, or let cgroups"
+        " constrain devices (slurm_controller_task_plugins with cgroup, ConstrainDevices in"
+        " slurm_controller_cgroup_config)."
+        for node in nodes
+        if node["hardware"].get("gpus") and _of(node, gpu_layout.mixed)
+    ]
 
 
 def partition_nodes(partition: Mapping[str, Any], known: Sequence[str]) -> str:
     """Return a partition's Nodes=: ALL, or the names that its ranges and patterns (gpu*) stand for."""
-    given = partition.get("nodes", "all")
+    name = "partition {}".format(partition["name"])
+    return _nodes(partition.get("nodes", "all"), known, name, "slurm_controller_partitions")
+
+
+def _nodes(given: Any, known: Sequence[str], who: str, option: str) -> str:
+    """Return ALL, or the ``known`` names that ranges and patterns stand for; SlurmDataError where one fits none."""
     if isinstance(given, str) and given.lower() == "all":
         return "ALL"
     names: list[str] = []
@@ -160,17 +242,14 @@ def partition_nodes(partition: Mapping[str, Any], known: Sequence[str]) -> str:
         else:
             found = expand(expression)
         if not found:
-            raise SlurmDataError(
-                "partition {}: no node's name matches {!r}".format(partition["name"], expression)
-            )
+            raise SlurmDataError(f"{who}: no node's name matches {expression!r}")
         names += [name for name in found if name not in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
         hint = f", did you mean {near[0]}" if near else ""
         raise SlurmDataError(
-            f"partition {partition['name']} names {', '.join(unknown)}, which is no worker of this"
-            f" cluster{hint}: correct slurm_controller_partitions"
+            f"{who} names {', '.join(unknown)}, which is no worker of this cluster{hint}: correct {option}"
         )
     return ",".join(names)
 

@@ -96,6 +96,7 @@ def spawn(argv: list[str], data: str = "", errors: bool = True) -> Done:
         actions.append((os.POSIX_SPAWN_DUP2, said, 2) if errors else silent)
         environment = dict(os.environ, LC_ALL="C.UTF-8", LANGUAGE="", DEBIAN_FRONTEND="noninteractive")
         environment["NEEDRESTART_SUSPEND"] = "1"  # it would restart daemons of its own accord
+        environment["SYSTEMCTL_SKIP_SYSV"] = "1"  # a unit's init script costs two reloads
         try:
             options: Any = {"file_actions": actions, "setsigdef": [signal.SIGPIPE]}
             pid = os.posix_spawnp(argv[0], argv, environment, **options)

@@ -23,12 +23,23 @@ attributes:
   check_mode:
     support: full
     description: It only reads.
-options: {}
+options:
+  simulated_gpus:
+    description:
+      - What to do with a node whose GPUs are simulated, which says so in C(/etc/coldiron/simulated-gpu). Only a virtual
+        rack has such nodes; on any other one they would run jobs on nothing.
+    type: str
+    choices: [allowed, refused]
+    default: allowed
 """
 
 EXAMPLES = r"""
 - name: Learn which operating system each node runs
   coldiron.cluster.os_facts:
+
+- name: Learn it of nodes that have to be real
+  coldiron.cluster.os_facts:
+    simulated_gpus: refused
 """
 
 RETURN = r"""
@@ -48,6 +59,9 @@ FAMILIES = {"debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedora": 
             "suse": "Suse", "opensuse": "Suse", "sles": "Suse", "arch": "Archlinux"}  # fmt: skip
 VENDORS = {"qemu": "kvm", "kvm": "kvm", "vmware": "VMware", "innotek": "virtualbox", "microsoft": "VirtualPC",
            "xen": "xen", "openstack": "kvm", "amazon": "kvm", "google": "kvm"}  # fmt: skip
+
+
+MARKER = "/etc/coldiron/simulated-gpu"
 
 
 def first_of(path: str) -> str:
@@ -109,8 +123,23 @@ def facts(root: str = "") -> dict[str, str]:
     return found
 
 
+def simulated(root: str = "") -> str:
+    """Why a node that has to be real is refused; empty where its GPUs are not simulated."""
+    marker = root + MARKER
+    if not os.path.exists(marker):
+        return ""
+    return (
+        f"{MARKER} says that this node's GPUs are simulated: it belongs to a virtual rack, and jobs on it "
+        "would compute nothing. Take it out of this inventory; a real node is to be installed anew."
+    )
+
+
 def main(arguments: str) -> int:
-    json.loads(arguments)  # takes none; the placeholder alone makes this a lean module
+    # The placeholder alone makes this a lean module.
+    wanted = json.loads(arguments)
+    if wanted.get("simulated_gpus") == "refused" and (reason := simulated()):
+        print(json.dumps({"failed": True, "msg": reason}))
+        return 1
     print(json.dumps({"changed": False, "ansible_facts": facts()}))
     return 0
 

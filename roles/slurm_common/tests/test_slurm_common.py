@@ -38,3 +38,11 @@ def test_directories_belong_to_whom_they_should(host, path, owner):
     directory = host.file(path)
     assert directory.is_directory
     assert (directory.user, directory.mode) == (owner, 0o755)
+
+
+@pytest.mark.parametrize("folder", ["prolog.d", "epilog.d"])
+def test_there_is_a_first_file_to_run_around_jobs(host, folder):
+    """slurmd drains a node whose folder is empty or has a file that fails."""
+    assert host.run(f"/etc/slurm/{folder}/00-coldiron").rc == 0
+    directory = host.file(f"/etc/slurm/{folder}")
+    assert (directory.user, directory.mode) == ("root", 0o755)
