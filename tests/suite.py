@@ -1,10 +1,10 @@
 """The phases of ``make test``, cheapest first; the first that fails ends it.
 
 ``fast`` needs no node and no root. ``full`` builds the virtual rack anew and proves a fresh site, the second run,
-the packages in empty environments, the other Python, every role's tests and sabotage, and the molecule scenarios
-that a change touches. ``all`` adds the other rehearsals, machines from power-off,
-the other scenarios and the slow ones. A single phase, such
-as ``lint``, can be named too.
+machines from power-off to a job and back after a disk died, the packages in empty environments, the other Python,
+every role's tests and sabotage, and the molecule scenarios that a change touches. ``all`` adds the other rehearsals,
+what else is asked of machines, the other scenarios and the slow ones. A single phase, such as ``lint``, can be named
+too.
 """
 
 from __future__ import annotations
@@ -208,12 +208,17 @@ def clear() -> None:
     run("coldiron", "rack", "down", "-i", INVENTORY)
 
 
-BEFORE = [lint, unit, docs, browser, rack, rehearse, site, packaging, matrix, roles]
+def gpu() -> None:
+    """Simulated GPUs under unmodified programs, then the GPU node's roles on them."""
+    covered("-q", "tests/e2e", "-m", "gpu")
+
+
+BEFORE = [lint, unit, docs, browser, rack, rehearse, site, metal, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
     "full": [*BEFORE, touched_scenarios, coverage, clear],
-    "all": [*BEFORE, rehearsals, metal, machines, scenarios, exhaustive, coverage, clear],
+    "all": [*BEFORE, gpu, rehearsals, machines, scenarios, exhaustive, coverage, clear],
 }
 
 

@@ -23,6 +23,7 @@ from coldiron.rack.rehearse_cli import register as register_rehearse
 from coldiron.run.cli import register as register_run
 from coldiron.secrets.cli import app as secrets_app
 from coldiron.verify.cli import register as register_verify
+from coldiron.webhook.cli import app as webhook_app
 
 app = typer.Typer(
     name="coldiron",
@@ -41,6 +42,7 @@ register_rehearse(app)
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(node_app, name="node")
 app.add_typer(image_app, name="image")
+app.add_typer(webhook_app, name="webhook")
 register_verify(app)
 register_catalog(app)
 register_init(app)

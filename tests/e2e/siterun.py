@@ -208,6 +208,24 @@ class SiteRun:
             time.sleep(1)
 
     @contextmanager
+    def job_on(self, worker: str) -> Iterator[str]:
+        """Yield the number of a long job that runs on ``worker``."""
+        line = f"sbatch --parsable -w {worker} --time=30 --output=/dev/null --wrap 'sleep 1200'"
+        number = self.as_user(line).strip()
+        try:
+            for _ in range(30):
+                if self.job_state(number) == "RUNNING":
+                    break
+                time.sleep(1)
+            yield number
+        finally:
+            self.as_user(f"scancel {number}")
+
+    def job_state(self, number: str) -> str:
+        """A job's state, such as RUNNING; empty once it has left the queue."""
+        return self.as_user(f"squeue -h -j {number} -o %T").strip()
+
+    @contextmanager
     def edited(self, old: str, new: str) -> Iterator[SiteRun]:
         """Yield the site with its cluster.yml edited in place, as a person would; put the file back then.
 

@@ -34,7 +34,7 @@ name: {name}
 domain: {name}.internal
 networks:
   cluster: {{subnet: 10.77.{net}.0/24, gateway: 10.77.{net}.254}}
-features: {{scheduler: slurm, home_backend: provided}}
+features: {{scheduler: slurm, home_backend: provided, gpus: provided}}
 defaults: {{platform: container, distribution: debian-13}}
 nodes:
   - {{name: head01, kind: head, address: 10.77.{net}.1}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -28,14 +27,8 @@ def grown(converged: SiteRun) -> Iterator[SiteRun]:
 @pytest.fixture(scope="module")
 def job(converged: SiteRun) -> Iterator[str]:
     """A long job on the first GPU node."""
-    line = "sbatch --parsable -w gpu01 --time=30 --output=/dev/null --wrap 'sleep 1200'"
-    number = converged.as_user(line).strip()
-    for _ in range(30):
-        if "RUNNING" in converged.as_user(f"squeue -h -j {number} -o %T"):
-            break
-        time.sleep(1)
-    yield number
-    converged.as_user(f"scancel {number}")
+    with converged.job_on("gpu01") as number:
+        yield number
 
 
 def facts_of(run: SiteRun, job: str) -> dict[str, str]:

@@ -225,7 +225,10 @@ def _nodes(
         for _, group, names in expanded
         for _ in names.names
     ]
-    functions = iter(assign(wanted, parts.features.scheduler, parts.features.home_backend))
+    features = parts.features
+    functions = iter(
+        assign(wanted, features.scheduler, features.home_backend, features.gpus, features.containers)
+    )
     members = Members(
         judge,
         parts.defaults,

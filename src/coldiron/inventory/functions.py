@@ -25,6 +25,11 @@ FunctionName = Literal[
     "slurm_login",
     "kube_control_plane",
     "kube_worker",
+    "gpu_node",
+    "podman",
+    "apptainer",
+    "docker",
+    "enroot",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -56,6 +61,12 @@ FUNCTIONS: dict[str, Function] = {
         Function("slurm_login", scheduler="slurm"),
         Function("kube_control_plane", scheduler="kubernetes"),
         Function("kube_worker", scheduler="kubernetes"),
+        # Driver, fabric manager, MIG, power limits and CUDA are coldiron's here.
+        Function("gpu_node"),
+        Function("podman"),
+        Function("apptainer"),
+        Function("docker"),
+        Function("enroot", scheduler="slurm"),
     )
 }
 
@@ -66,6 +77,9 @@ BY_KIND: dict[str, tuple[FunctionName, ...]] = {
     "cpu": ("slurm_worker", "kube_worker"),
     "gpu": ("slurm_worker", "kube_worker"),
 }
+
+# Kinds of nodes that people run containers on.
+WITH_CONTAINERS = ("login", "cpu", "gpu")
 
 # Groups that are neither a kind nor a function.
 BARE_METAL = "bare_metal"
@@ -92,12 +106,19 @@ class Wanted:
     functions: tuple[str, ...] | None
 
 
-def assign(nodes: list[Wanted], scheduler: str, home_backend: str) -> list[tuple[str, ...]]:
+def assign(
+    nodes: list[Wanted],
+    scheduler: str,
+    home_backend: str,
+    gpus: str = "provided",
+    containers: Iterable[str] = (),
+) -> list[tuple[str, ...]]:
     """The functions of each of ``nodes``, in FUNCTIONS' order.
 
     A node has what it says, else what its kind has. A function that only one node can have goes to the first
     node of the kind, and to none when some node claims it by name. Homes are on the first storage node, else
-    on the first head. With NFS homes the home server exports and every node that does not serve mounts.
+    on the first head. With NFS homes the home server exports and every node that does not serve mounts. With
+    ``managed`` GPUs every node of kind gpu is a gpu_node; what runs ``containers`` is on workers and login nodes.
     """
     claimed = {name for node in nodes for name in node.functions or ()}
     taken = {name for name in claimed if FUNCTIONS[name].single}
@@ -114,6 +135,10 @@ def assign(nodes: list[Wanted], scheduler: str, home_backend: str) -> list[tuple
             if function.single:
                 taken.add(name)
             own.add(name)
+        if node.kind == "gpu" and gpus == "managed":
+            own.add("gpu_node")
+        if node.kind in WITH_CONTAINERS:
+            own.update(name for name in containers if FUNCTIONS[name].scheduler in (None, scheduler))
         result.append(own)
     if "home_server" not in taken:
         for node, own in zip(nodes, result, strict=True):

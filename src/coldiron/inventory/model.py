@@ -38,6 +38,8 @@ Platform = Literal["container", "machine", "metal"]
 Distribution = Literal["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "rocky-9", "rhel-9"]
 Scheduler = Literal["slurm", "kubernetes", "none"]
 HomeBackend = Literal["nfs", "provided"]
+GpuBackend = Literal["managed", "provided"]
+ContainerEngine = Literal["podman", "apptainer", "docker", "enroot"]
 Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
 Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
 CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
@@ -437,6 +439,15 @@ class Features(Block):
     home_backend: HomeBackend = Field(
         default="nfs",
         description="nfs: the home server exports /home. provided: something outside puts it on every node.",
+    )
+    gpus: GpuBackend = Field(
+        default="managed",
+        description="managed: driver, MIG, limits and CUDA of nodes with GPUs are coldiron's. provided: are there.",
+    )
+    containers: list[ContainerEngine] = Field(
+        default_factory=list,
+        description="What runs containers on workers and login nodes; see docs/containers.md.",
+        examples=[["podman", "apptainer"]],
     )
 
 

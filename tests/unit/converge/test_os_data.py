@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_the_facts_are_these_and_no_others() -> None:
         "service_mgr",
         "virtualization_type",
     }
+
+
+def test_a_node_with_simulated_gpus_is_refused_where_nodes_have_to_be_real(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, allowed = '{"simulated_gpus": "refused"}', "{}"
+    monkeypatch.setattr(os_facts, "MARKER", str(tmp_path / "simulated-gpu"))
+    assert os_facts.main(real) == 0
+    (tmp_path / "simulated-gpu").write_text("{}")
+    assert os_facts.main(allowed) == 0
+    assert os_facts.main(real) == 1
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["failed"]
+    assert "says that this node's GPUs are simulated" in said["msg"]
 
 
 @pytest.fixture

@@ -223,3 +223,8 @@ def test_an_unknown_sysctl_is_named(node: Node) -> None:
     declared: dict[str, Any] = {"sysctl": [{"name": "net.nosuch", "value": 1}], "sysctl_file": "/etc/s.conf"}
     assert "sysctl net.nosuch: this kernel does not know it" in node.converge(**declared)["msg"]
     assert not node.converge(check=True, **declared).get("failed")
+
+
+def test_no_command_is_held_up_by_init_scripts_or_questions() -> None:
+    said = module.spawn(["env"]).out.splitlines()
+    assert {"SYSTEMCTL_SKIP_SYSV=1", "NEEDRESTART_SUSPEND=1", "DEBIAN_FRONTEND=noninteractive"} <= set(said)

@@ -59,7 +59,7 @@ def test_functions_by_kind(write: Write, sound: str) -> None:
         *("dns_server", "time_server", "mariadb", "slurm_controller", "slurm_dbd", "nfs_client"),
     }
     assert functions_of(cluster, "storage01") == {"home_server", "nfs_server"}
-    assert functions_of(cluster, "gpu02") == {"slurm_worker", "nfs_client"}
+    assert functions_of(cluster, "gpu02") == {"slurm_worker", "nfs_client", "gpu_node"}
 
 
 def test_homes_that_are_provided_need_no_nfs(write: Write, sound: str) -> None:
@@ -80,6 +80,21 @@ def test_a_second_head_serves_names_and_time_only() -> None:
         *("dns_server", "time_server", "home_server", "mariadb", "slurm_controller", "slurm_dbd")
     }
     assert set(second) == {"dns_server", "time_server"}
+
+
+def test_gpus_and_containers() -> None:
+    nodes = [
+        Wanted("head", None),
+        Wanted("login", None),
+        Wanted("gpu", None),
+        Wanted("gpu", ("slurm_worker",)),
+    ]
+    _, login, gpu, own = assign(nodes, "slurm", "provided", "managed", ["enroot", "podman"])
+    assert login == ("slurm_login", "podman", "enroot")
+    assert gpu == ("slurm_worker", "gpu_node", "podman", "enroot")
+    assert own == ("slurm_worker",)
+    _, _, gpu, _ = assign(nodes, "kubernetes", "provided", "provided", ["enroot"])
+    assert gpu == ("kube_worker",)
 
 
 def test_a_second_storage_node_has_no_homes() -> None:
@@ -149,7 +164,12 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
             "coldiron_cluster": "hopper",
             "coldiron_domain": "hopper.internal",
             "coldiron_networks": {"cluster": {"subnet": "10.99.0.0/24", "gateway": "10.99.0.254", "dns": []}},
-            "coldiron_features": {"scheduler": "slurm", "home_backend": "nfs"},
+            "coldiron_features": {
+                "scheduler": "slurm",
+                "home_backend": "nfs",
+                "gpus": "managed",
+                "containers": [],
+            },
         }
     )
 

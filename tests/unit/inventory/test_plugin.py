@@ -80,7 +80,12 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
     assert set(hostvars) == {"head01", "storage01", "gpu01", "gpu02", "gpu03", "gpu04"}
     assert hostvars["gpu02"]["ansible_host"] == "10.99.0.12"
     assert hostvars["gpu02"]["coldiron_cluster"] == "hopper"
-    assert hostvars["gpu02"]["coldiron_features"] == {"scheduler": "slurm", "home_backend": "nfs"}
+    assert hostvars["gpu02"]["coldiron_features"] == {
+        "scheduler": "slurm",
+        "home_backend": "nfs",
+        "gpus": "managed",
+        "containers": [],
+    }
     assert (hostvars["gpu02"]["from_group"], hostvars["gpu02"]["from_host"]) == ("worker", "second")
     assert "from_group" not in hostvars["head01"]
     assert all(one["from_all"] == "everyone" for one in hostvars.values())

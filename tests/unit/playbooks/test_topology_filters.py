@@ -110,5 +110,24 @@ def test_what_the_inventory_plugin_says_is_asked_first() -> None:
     assert topology.distinct(HOSTVARS, ["head01", "gpu01"], "coldiron_distribution", known) == ["debian-13"]
 
 
+def test_workers_whose_driver_is_managed_are_asked_for_their_gpus() -> None:
+    gpus = {"sockets": 2, "gpus": {"type": "h100", "count": 2}}
+    mig = [{"gpus": [1], "profiles": ["3g.40gb", "3g.40gb"]}]
+    known = {
+        "gpu01": {"coldiron_hardware": gpus, "coldiron_distribution": "debian-13", "coldiron_gpu_mig": mig},
+        "gpu02": {"coldiron_hardware": gpus, "coldiron_distribution": "rocky-9"},
+        "cpu01": {"coldiron_hardware": {"sockets": 2, "gpus": None}, "coldiron_distribution": "debian-13"},
+    }
+    addresses = dict.fromkeys(known, "10.0.0.2")
+    found = topology.workers(addresses, list(known), {}, known, ["gpu01", "gpu02"])
+    assert [node["hardware"]["gpus"] for node in found] == [
+        {"type": "h100", "count": 2, "mig": mig, "detect": "nvml"},
+        {"type": "h100", "count": 2},
+        None,
+    ]
+    assert [topology.gpu_detect([node]) for node in found] == ["nvml", "off", "off"]
+    assert topology.gpu_detect([]) == "off"
+
+
 def test_every_filter_is_offered_by_its_name() -> None:
     assert all(callable(one) for one in topology.FilterModule().filters().values())

@@ -91,8 +91,83 @@ def test_device_files_of_declared_gpus() -> None:
         "NodeName=gpu02 Name=gpu Type=a100 File=/dev/nvidia0",
     ]
     assert config.gres_lines([node("gpu01", GPU)], "nvml") == ["AutoDetect=nvml"]
-    assert config.has_gpus([node("c1"), node("gpu01", GPU)])
-    assert not config.has_gpus([node("c1")])
+
+
+DIVIDED = {**GPU, "gpus": {"type": "h100", "count": 2, "mig": [{"gpus": [1], "profiles": ["3g.40gb"]}]}}
+
+
+def detected(hardware: dict[str, object]) -> dict[str, object]:
+    gpus = hardware["gpus"]
+    assert isinstance(gpus, dict)
+    return {**hardware, "gpus": {**gpus, "detect": "nvml"}}
+
+
+def test_nodes_whose_driver_is_asked() -> None:
+    """A node says how its GPUs are found; what detection finds is not written a second time."""
+    nodes = [node("gpu01", detected(GPU)), node("gpu02", GPU)]
+    assert config.gres_lines(nodes, "off") == [
+        "AutoDetect=off",
+        "NodeName=gpu01 AutoDetect=nvml",
+        "NodeName=gpu02 Name=gpu Type=h100 File=/dev/nvidia[0-7]",
+    ]
+    assert config.gres_lines([node("gpu01", detected(DIVIDED))], "nvml") == ["AutoDetect=nvml"]
+    (line,) = config.node_lines([node("gpu01", detected(DIVIDED))], 0, 0)
+    assert "Gres=gpu:h100:1,gpu:3g.40gb:1 " in line
+
+
+def test_divided_gpus_want_detection() -> None:
+    with pytest.raises(config.SlurmDataError, match=r"node gpu01: slurmd finds divided GPUs .* by NVML only"):
+        config.gres_lines([node("gpu01", DIVIDED)], "off")
+
+
+def test_a_layout_that_cannot_be_names_the_node() -> None:
+    wrong = {**GPU, "gpus": {"type": "h100", "count": 1, "mig": [{"gpus": [2], "profiles": ["3g.40gb"]}]}}
+    with pytest.raises(config.SlurmDataError, match="node gpu01: GPU 2 of 1"):
+        config.node_lines([node("gpu01", wrong)], 0, 0)
+
+
+def test_gpus_are_shared_by_rule() -> None:
+    nodes = config.shared(
+        [node("c1"), node("gpu01", GPU), node("gpu02", GPU)],
+        [{"nodes": "gpu01", "kind": "shard", "per_gpu": 4}],
+    )
+    assert config.gres_types(nodes) == ["gpu", "shard"]
+    assert config.gres_types([node("c1")]) == []
+    assert "NodeName=gpu01 Name=shard Count=32" in config.gres_lines(nodes, "off")
+    assert "Gres=gpu:h100:8,shard:32 " in config.node_lines(nodes, 0, 0)[1]
+    assert "Gres=gpu:h100:8 " in config.node_lines(nodes, 0, 0)[2]
+    everywhere = config.shared(nodes, [{"nodes": "all", "kind": "mps"}])
+    assert "Gres=gpu:h100:8,mps:800 " in config.node_lines(everywhere, 0, 0)[2]
+
+
+def test_a_rule_of_sharing_names_nodes_with_gpus() -> None:
+    with pytest.raises(
+        config.SlurmDataError, match=r"slurm_controller_gpu_sharing \(nodes with GPUs\) names c1"
+    ):
+        config.shared([node("c1"), node("gpu01", GPU)], [{"nodes": ["c1"], "kind": "shard"}])
+
+
+@pytest.mark.parametrize(
+    ("plugins", "cgroup", "constrained"),
+    [
+        (["cgroup", "affinity"], {"ConstrainDevices": True}, True),
+        (["cgroup"], {"constraindevices": "yes", "CgroupPlugin": "autodetect"}, True),
+        (["affinity"], {"ConstrainDevices": True}, False),
+        (["cgroup"], {}, False),
+        (["cgroup"], {"ConstrainDevices": True, "CgroupPlugin": "disabled"}, False),
+    ],
+)
+def test_whether_jobs_are_kept_to_their_devices(
+    plugins: list[str], cgroup: dict[str, object], constrained: bool
+) -> None:
+    assert config.constrained(plugins, cgroup) == constrained
+
+
+def test_whole_and_divided_gpus_in_one_node_want_constrained_devices() -> None:
+    nodes = [node("c1"), node("gpu01", GPU), node("gpu02", detected(DIVIDED))]
+    assert config.mixture_problems(nodes, True) == []
+    (problem,) = config.mixture_problems(nodes, False)
+    assert problem.startswith("Node gpu02 has whole and divided GPUs")
 
 
 KNOWN = ["cpu01", "gpu01", "gpu02"]

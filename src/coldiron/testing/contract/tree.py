@@ -137,7 +137,9 @@ def collections_are_named(root: Path) -> Findings:
         yield Finding(
             root / "galaxy.yml", 1, "collections", "dependencies and collections/requirements.yml differ"
         )
-    used = re.compile(r"\b((?:ansible|community|containers|kubernetes)\.(?!builtin\b)[a-z_]+)\.[a-z_]+\b")
+    used = re.compile(
+        r"(?<!/)\b((?:ansible|community|containers|kubernetes)\.(?!builtin\b)[a-z_]+)\.[a-z_]+\b"
+    )
     for folder in ("roles", "playbooks"):
         for file in sorted((root / folder).rglob("*.yml")):
             text = without_comments(read(file))
