@@ -29,7 +29,7 @@ from coldiron.testing.site import Site, load_site
 from coldiron.testing.stages import COLLECTION, find_collection
 
 INVENTORY = Path("molecule", "default", "inventory")
-BARE_STAGES = ("stage_provision", "base", "storage")
+BARE_STAGES = ("stage_provision", "stage_base", "stage_storage")
 WHOLE_SITE = "site"
 SNAPSHOT = "converged-"
 # What the converged nodes are made from.

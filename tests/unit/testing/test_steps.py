@@ -10,6 +10,7 @@ import pytest
 
 from coldiron.errors import ColdironError
 from coldiron.testing import sabotage, steps
+from coldiron.testing.stages import find_collection, read_plays
 from tests.unit.testing.toy import Toy, write
 
 
@@ -64,6 +65,12 @@ def test_a_role_of_the_first_stages_starts_bare(shared: Path, commands: Commands
     assert commands.called[-1] == f"coldiron rack reset -i {shared}"
     assert commands.called.count(f"coldiron rack reset -i {shared}") == 2
     assert f"coldiron rack up -i {shared}" in commands.called
+
+
+def test_the_stages_that_start_bare_are_of_the_site() -> None:
+    """A stage by another name would be a late one, and its roles' scenarios would converge the whole site first."""
+    stages = {play.playbook.stem for play in read_plays(find_collection() / "playbooks" / "site.yml")}
+    assert set(steps.BARE_STAGES) <= stages
 
 
 def test_a_late_role_starts_from_converged_nodes_made_once(shared: Path, commands: Commands) -> None:

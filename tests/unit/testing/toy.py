@@ -100,9 +100,9 @@ def make_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
     """Make a converged toy cluster: two nodes, role toy on both, ssh and ansible-playbook replaced."""
     collection = tmp_path / "ansible_collections" / "coldiron" / "cluster"
     nodes = tmp_path / "nodes"
-    write(collection / "playbooks" / "site.yml", "- ansible.builtin.import_playbook: base.yml\n")
+    write(collection / "playbooks" / "site.yml", "- ansible.builtin.import_playbook: stage_base.yml\n")
     write(
-        collection / "playbooks" / "base.yml",
+        collection / "playbooks" / "stage_base.yml",
         """\
 - name: Look
   hosts: localhost
