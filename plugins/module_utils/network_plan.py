@@ -19,6 +19,8 @@ STATE = "/var/lib/coldiron/network"
 SETTLE_SECONDS = 2
 # Kinds that borrow a card's MAC, and are never the card.
 BORROWERS = ("bond", "vlan", "bridge", "macvlan", "macvtap", "ipvlan", "team")
+# What the kernel makes a bond with.
+BOND_MTU = 1500
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,28 @@ def missing_cards(wanted: Iterable[Wanted], links: Sequence[Link]) -> list[str]:
         for one in wanted
         if one["kind"] == "ethernet" and find(one, links) is None
     ]
+
+
+def narrow_cards(wanted: Sequence[Wanted], links: Sequence[Link]) -> list[str]:
+    """A sentence for each card that cannot have the MTU that it is to have, by itself or by its bond.
+
+    A bond gives its cards its own, and the kernel leaves out a card that refuses it.
+    """
+    mtus = {str(link.get("ifname")): int(link["mtu"]) for link in links if link.get("mtu")}
+    found = []
+    for one in wanted:
+        link = find(one, links) if one["kind"] == "ethernet" else None
+        # 0 is the kernel's word for no limit.
+        most = int((link or {}).get("max_mtu") or 0)
+        wants = one["mtu"] or (mtus.get(one["bond"], BOND_MTU) if one["bond"] else 0)
+        if not most or wants <= most:
+            continue
+        says = "" if one["mtu"] else f", and {one['bond']}, for which no MTU is written, has {wants}"
+        found.append(
+            f"{one['name']}: its card takes packets of at most {most} bytes{says or f', not {wants}'}; "
+            f"write `mtu: {most}` for the network, or for {one['bond'] or one['name']}"
+        )
+    return found
 
 
 def names_of(wanted: Sequence[Wanted], links: Sequence[Link]) -> dict[str, str]:

@@ -143,7 +143,7 @@ class Node:
     def refuse(self, facts: net.Facts) -> None:
         """End where the node cannot have what is wanted; nothing has been touched."""
         wanted = self.given["wanted"]
-        wrong = net.missing_cards(wanted, facts.links)
+        wrong = net.missing_cards(wanted, facts.links) + net.narrow_cards(wanted, facts.links)
         if self.given["backend"] != "networkmanager":
             names = net.names_of(wanted, facts.links).values()
             files = ["/etc/network/interfaces", *sorted(glob.glob("/etc/network/interfaces.d/*"))]

@@ -112,6 +112,23 @@ def test_a_card_that_is_not_there_is_said_with_those_that_are() -> None:
     assert net.missing_cards(WANTED, bond_there()) == []
 
 
+def test_a_card_that_cannot_have_its_bond_s_mtu_is_said_before_it_is_left_out() -> None:
+    narrow = [link("eno1", FIRST, max_mtu=1400), link("eno2", SECOND, max_mtu=9216)]
+    assert net.narrow_cards(WANTED, narrow) == [
+        "cluster0: its card takes packets of at most 1400 bytes, not 9000; "
+        "write `mtu: 1400` for the network, or for bond0"
+    ]
+    unsaid = [{**one, "mtu": None} for one in WANTED]
+    assert net.narrow_cards(unsaid, narrow) == [
+        "cluster0: its card takes packets of at most 1400 bytes, and bond0, for which no MTU is written, has 1500; "
+        "write `mtu: 1400` for the network, or for bond0"
+    ]
+    # A card by itself stays as it is; a bond that stands has what it has; 0 is no limit.
+    assert net.narrow_cards([{**one, "bond": ""} for one in unsaid], narrow) == []
+    assert net.narrow_cards(unsaid, [*narrow, link("bond0", FIRST, mtu=1400)]) == []
+    assert net.narrow_cards(WANTED, [link("eno1", FIRST, max_mtu=0), link("eno2", SECOND)]) == []
+
+
 @pytest.mark.parametrize(
     ("there", "said", "again"),
     [
