@@ -16,6 +16,7 @@ HEADER = "# Written by Ansible (coldiron.cluster.repository).\n"
 BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 PRIMARY = 6
 SPELT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
+_SIGNED_BY = re.compile(r"^Signed-By:(.*(?:\n[ \t].*)*)", re.MULTILINE)
 NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
 
 
@@ -146,6 +147,13 @@ def problems(given: Mapping[str, Any]) -> list[str]:
     return [f"repository {name}: {sentence}" for sentence in wrong]
 
 
+def complaints(said: str) -> str:
+    """What a package manager complains of, in one line; empty where it does not."""
+    lines = [line for line in said.splitlines() if re.match(r"(E|W|Err|Error|Warning)[: ]", line)]
+    lines = [re.sub(r"^[EW]: ", "", line) for line in lines if not line.startswith("Err:")] or lines
+    return " | ".join(dict.fromkeys(lines))
+
+
 def archive_of(sources: list[str], suite: str) -> str:
     """The address from which a node has ``suite``, by the texts of its own sources; empty where none says it."""
     for text in sources:
@@ -161,16 +169,54 @@ def archive_of(sources: list[str], suite: str) -> str:
     return ""
 
 
-def sources_text(given: Mapping[str, Any], key_path: str) -> str:
-    """The repository for apt, as sources.list(5) writes it in deb822 style."""
+def signed_by(key: str) -> str:
+    """A key as apt has it in the source itself: `Signed-By` of several lines, an empty one as a dot."""
+    return "".join(f"\n {line or '.'}" for line in key.strip().split("\n"))
+
+
+def key_in(source: str) -> bytes:
+    """The key in the text of a source, empty where it has none."""
+    lines = [line.strip() for line in _signers(source).split("\n")]
+    return "\n".join("" if line == "." else line for line in lines).encode() if BEGIN in lines else b""
+
+
+def _signers(source: str) -> str:
+    match = _SIGNED_BY.search(source)
+    return match[1] if match else ""
+
+
+def addresses(source: str) -> set[tuple[str, str]]:
+    """What a source of :func:`sources_text` reads: each address with each suite, as apt tells them apart."""
+    fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", source, re.MULTILINE))
+    return {
+        (uri.rstrip("/"), suite.rstrip("/"))
+        for uri in fields.get("URIs", "").split()
+        for suite in fields.get("Suites", "").split()
+    }
+
+
+def agreeing(source: str, other: str) -> str:
+    """``source`` with the key of ``other`` where both read one address, of which apt takes one key only."""
+    if not addresses(source) & addresses(other):
+        return source
+    return _SIGNED_BY.sub(lambda _: f"Signed-By:{_signers(other)}", source)
+
+
+def sources_text(given: Mapping[str, Any], signers: str) -> str:
+    """The repository for apt, as sources.list(5) writes it in deb822 style. ``signers``: a path, or `signed_by`."""
     fields = {
         "Types": "deb",
         "URIs": " ".join(given["uris"]),
         "Suites": " ".join(given["suites"]),
         "Components": " ".join(given["components"]),
-        "Signed-By": key_path,
+        "Signed-By": signers,
     }
-    return HEADER + "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
+    lines = [
+        f"{name}:{value}\n" if value.startswith("\n") else f"{name}: {value}\n"
+        for name, value in fields.items()
+        if value
+    ]
+    return HEADER + "".join(lines)
 
 
 def priority_text(given: Mapping[str, Any]) -> str:

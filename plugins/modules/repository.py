@@ -10,8 +10,10 @@ module: repository
 short_description: Package repositories, trusted by the fingerprint of their keys
 version_added: 0.1.0
 description:
-  - Puts the key, the source and the pins of outside package repositories on a node, for apt (deb822, C(Signed-By), one
-    key for one repository) or for dnf.
+  - Puts the key, the source and the pins of outside package repositories on a node, for apt (deb822, the key itself in
+    C(Signed-By), which apt reads from 2.3.10) or for dnf.
+  - Several roles may have one address, a mirror that holds several makers' packages. apt takes one key of an address,
+    so they all name the same fingerprints; a new key for one of them is put into the others' sources with it.
   - A key is trusted by its fingerprint only. A key file that holds another key, or one more, is refused. A key on the
     node that is the right one is not fetched again.
   - When something has changed, the package lists of that repository are read at once. If that fails (another signature,
@@ -135,6 +137,8 @@ from ansible_collections.coldiron.cluster.plugins.module_utils import repository
 
 LOCK_SECONDS = 300
 FETCH_SECONDS = 30
+ENGLISH = {"LC_ALL": "C.UTF-8"}
+# apt has the key in the source: two sources of one address agree where their keys do. A file of its own would not.
 APT = {
     "key": "/etc/apt/keyrings/coldiron-{}.asc",
     "source": "/etc/apt/sources.list.d/coldiron-{}.sources",
@@ -175,6 +179,13 @@ class Repository:
     def __init__(self, module: AnsibleModule, given: dict[str, Any], apt: bool) -> None:
         self.module, self.given, self.apt = module, given, apt
         self.paths = {kind: path.format(given["name"]) for kind, path in (APT if apt else DNF).items()}
+        if apt:
+            own = self.paths["source"]
+            self.paths |= {path: path for path in glob.glob(APT["source"].format("*")) if path != own}
+        self.look()
+
+    def look(self) -> None:
+        """Every file as it is now."""
         self.before = {kind: read(path) for kind, path in self.paths.items()}
 
     def fail(self, why: str) -> None:
@@ -186,7 +197,8 @@ class Repository:
         inline = texts.BEGIN in given
         if not inline:
             try:
-                return bytes(texts.trusted_key(self.before["key"], wanted).encode())
+                here = self.before["key"] or texts.key_in(self.before["source"].decode())
+                return bytes(texts.trusted_key(here, wanted).encode())
             except texts.BadKey:
                 if self.module.check_mode:
                     return b"to be fetched\n"
@@ -210,23 +222,30 @@ class Repository:
 
     def wanted(self) -> dict[str, bytes]:
         """Every file of the repository; an empty one shall not be there."""
+        own = [kind for kind in self.paths if not kind.startswith("/")]
         if self.given["state"] == "absent":
-            return dict.fromkeys(self.paths, b"")
-        path, key = self.given["keyring"] or self.paths["key"], b""
+            return dict.fromkeys(own, b"")
+        keyring, key = self.given["keyring"], b""
         if not self.given["uris"]:
             self.given["uris"] = [self.archive()]
-        if not self.given["keyring"]:
+        if not keyring:
             key = self.key()
-        elif not self.module.check_mode and not os.path.exists(path):
-            self.fail(f"keyring: {path} is not on this node; install the package that brings it")
+        elif not self.module.check_mode and not os.path.exists(keyring):
+            self.fail(f"keyring: {keyring} is not on this node; install the package that brings it")
         if not self.apt:
-            return {"key": key, "source": texts.repo_text(self.given, path).encode()}
+            return {"key": key, "source": texts.repo_text(self.given, keyring or self.paths["key"]).encode()}
+        source = texts.sources_text(self.given, keyring or texts.signed_by(key.decode()))
         return {
-            "key": key,
-            "source": texts.sources_text(self.given, path).encode(),
+            "key": b"",
+            "source": source.encode(),
             "priority": texts.priority_text(self.given).encode(),
             # Of several roles that use one repository, the one that names pins has them.
             **({} if self.given["pins"] is None else {"pins": texts.pins_text(self.given).encode()}),
+            **{
+                path: texts.agreeing(self.before[path].decode(), source).encode()
+                for path in self.paths
+                if path not in own
+            },
         }
 
     def archive(self) -> str:
@@ -241,6 +260,7 @@ class Repository:
 
     def bring(self, wanted: dict[str, bytes]) -> None:
         """Write what differs; look whether the package manager takes it, or put everything back."""
+        self.look()
         for kind, content in wanted.items():
             if content != self.before[kind]:
                 put(self.paths[kind], content)
@@ -261,20 +281,22 @@ class Repository:
             argv += ["-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
             # A list that cannot be had is an error here, not a warning.
             argv += ["-o", "Acquire::Retries=2", "-o", "APT::Update::Error-Mode=any", "update"]
+            # Another source of this address, of somebody else, with another key: apt would read no source at all.
+            code, _, error = self.module.run_command(
+                ["apt-get", "-q", "indextargets"], environ_update=ENGLISH
+            )
+            if code:
+                return texts.complaints(error) or f"exit status {code}"
         else:
             name = f"coldiron-{self.given['name']}"
             argv = ["dnf", "-y", "-q", "--disablerepo=*", f"--enablerepo={name}", "makecache"]
         end = time.monotonic() + LOCK_SECONDS
         while True:
-            code, out, error = self.module.run_command(argv, environ_update={"LC_ALL": "C.UTF-8"})
+            code, out, error = self.module.run_command(argv, environ_update=ENGLISH)
             if code == 0 or "Could not get lock" not in error or time.monotonic() > end:
                 break
             time.sleep(2)
-        lines = [
-            line for line in (out + error).splitlines() if re.match(r"(E|W|Err|Error|Warning)[: ]", line)
-        ]
-        lines = [re.sub(r"^[EW]: ", "", line) for line in lines if not line.startswith("Err:")] or lines
-        return " | ".join(dict.fromkeys(lines)) or f"exit status {code}" if code else ""
+        return texts.complaints(out + error) or f"exit status {code}" if code else ""
 
     def diff(self, wanted: dict[str, bytes]) -> list[dict[str, str]]:
         return [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.coldiron.cluster.plugins.module_utils import repository_files
+
 VERSION = re.compile(r"\b([0-9]{3,}(?:\.[0-9]+){1,2})\b")
 LOADED = "/proc/driver/nvidia/version"
 SOURCE = "/etc/apt/sources.list.d/coldiron-nvidia-cuda.sources"
@@ -83,8 +85,8 @@ def test_the_repository_is_trusted_by_its_own_key_only(host, opts):
     assert host.file(SOURCE).exists == vendor
     if vendor:
         said = host.file(SOURCE).content_string
-        key = re.search(r"^Signed-By: (\S+)$", said, re.MULTILINE)[1]
-        assert host.file(key).content_string.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+        wanted = opts["__gpu_driver_repositories"][0]["fingerprints"]
+        assert repository_files.trusted_key(repository_files.key_in(said), wanted)
         for uri in opts["gpu_driver_repository"].get("uris", []):
             assert uri in said
 

@@ -21,7 +21,6 @@ from coldiron.testing.aptrepo.fixtures import driver_versions, fixtures
 
 # Where the nodes have it.
 MOUNTED = "/srv/coldiron-fixtures"
-ALIAS = "toolkit"
 # Programs of Debian's that talk to the driver, and lie in components that a node need not have.
 PROGRAMS = ("nvidia-smi", "slurm-wlm-nvml-plugin")
 # The release whose programs these are: their packages pin the library in its version.
@@ -113,9 +112,6 @@ def make(host: Host, layout: Layout, apt: AptSource, proxy: str, say: Callable[[
     # Without Go the container toolkit stays a fixture, which describes no GPU.
     packages += [Deb(path) for path in [build_toolkit(host, layout.machine)] if path]
     build(place(layout), packages, key)
-    # One more address of the same: apt wants one key of each, and each role brings the key of its own repository.
-    if not (alias := place(layout) / ALIAS).is_symlink():
-        alias.symlink_to(".")
     public = layout.own / "fixtures.asc"
     write_atomically(public, key.public)
     repository = {
