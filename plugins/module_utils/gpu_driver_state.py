@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
 
 VERSION = re.compile(r"\b([0-9]{3,}(?:\.[0-9]+){1,2})\b")
 KERNEL = re.compile(r"[0-9]+|[^0-9]+")
-# What keeps the modules in use but is stopped and started with them.
-OWN_SERVICES = ("nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was read. ``nature``: machine, simulated or container. ``built``: each kernel's version of its modules.
+    """What was read.
 
+    ``nature``: machine, stand-in (a unit stands for the modules), container, or image (a root that nothing has
+    booted). ``built``: each kernel's version of its modules.
     ``loaded`` and ``user_space`` are versions, empty where there is none. ``boots``: the kernel that a boot would take.
     ``users``: processes that hold a GPU, as ``name (pid)``. ``why``: the reason that a kernel's build gave.
     """
@@ -71,6 +72,8 @@ def judge(facts: Facts, version: str, flavour: str) -> Verdict:
     """Compare what is with what is wanted."""
     if facts.nature == "container":
         return _container(facts, version)
+    if facts.nature == "image":
+        return Verdict("none", tuple(_kernels(facts, version)))
     problems, notes = list(_kernels(facts, version)), []
     if not facts.user_space:
         problems.append("NVML (libnvidia-ml.so.1) is not installed")
@@ -86,7 +89,7 @@ def judge(facts: Facts, version: str, flavour: str) -> Verdict:
         notes.append("nouveau is loaded and holds the GPUs: it is off from the next boot on")
         return Verdict("reboot", tuple(problems), tuple(notes))
     if not facts.loaded:
-        ready = facts.nature == "simulated" or matches(facts.built.get(facts.running, ""), version)
+        ready = facts.nature == "stand-in" or matches(facts.built.get(facts.running, ""), version)
         return Verdict("load" if ready and facts.gpus else "none", tuple(problems), tuple(notes))
     stale = not matches(facts.loaded, facts.user_space if matches(facts.user_space, version) else version)
     wrong = facts.nature == "machine" and facts.loaded_flavour not in ("", flavour)
@@ -118,16 +121,23 @@ def _container(facts: Facts, version: str) -> Verdict:
     return Verdict("none", (), tuple(notes))
 
 
-def _kernels(facts: Facts, version: str) -> list[str]:
+def unbuilt(facts: Facts, version: str) -> list[str]:
+    """Kernels for which DKMS has tried to build the modules and could not, with the compiler's reason."""
+    tried = {kernel: why for kernel, why in facts.why.items() if why}
+    return _kernels(replace(facts, built={**facts.built, **dict.fromkeys(tried, "")}), version, tried)
+
+
+def _kernels(facts: Facts, version: str, only: Container[str] | None = None) -> list[str]:
     """Kernels without modules: the running one, and the one that a boot would take."""
-    if facts.nature != "machine":
+    if facts.nature not in ("machine", "image"):
         return []
     found = []
     for kernel in dict.fromkeys(name for name in (facts.running, facts.boots) if name):
         built = facts.built.get(kernel, "")
-        if matches(built, version):
+        if matches(built, version) or (only is not None and kernel not in only):
             continue
         which = "the running kernel" if kernel == facts.running else "the next boot's kernel"
+        which = "the image's kernel" if facts.nature == "image" else which
         has = f"has modules of driver {built}" if built else "has no modules"
         why = facts.why.get(kernel, "")
         reason = f": they do not build ({why})" if why else ""

@@ -14,8 +14,28 @@ description:
   - Loads the modules, or unloads the old ones and loads the new, where nothing uses a GPU. Otherwise it says that a
     reboot is due; it never boots anything itself.
   - Finds a kernel for which the modules did not build before it is booted, and says why from DKMS's log.
-  - In a container nothing is loaded, since its kernel is its host's; the versions are compared all the same.
+  - In a container nothing is loaded, since its kernel is its host's; the versions are compared all the same. In the
+    root of an image only the modules of its kernels are looked at.
 options:
+  modules_unit:
+    description:
+      - A systemd unit that stands for the kernel's modules. Starting it is loading them. Where it is installed, the
+        node is taken for one without a kernel of its own.
+    type: str
+    default: ""
+  services:
+    description:
+      - Units whose processes hold GPUs open. Those that run are stopped while modules are exchanged, and started
+        afterwards.
+    type: list
+    elements: str
+    default: []
+  packages_said:
+    description:
+      - What the package manager said where it failed to bring the driver. The module then fails, with the kernel whose
+        modules did not build and the compiler's reason, or with these words where that is not why.
+    type: str
+    default: ""
   version:
     description: The driver; a branch such as V(580) takes any driver of it.
     type: str
@@ -46,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nature:
-  description: machine, simulated (GPUs of the virtual rack) or container.
+  description: machine, stand-in (a unit stands for the kernel's modules), container, or image (a root without a boot).
   returned: always
   type: str
 module:
@@ -82,8 +102,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.coldiron.cluster.plugins.module_utils import gpu_driver_state as state
 from ansible_collections.coldiron.cluster.plugins.module_utils.text_file import read
 
-MARKER = "/etc/coldiron/simulated-gpu"
-SIMULATED_UNIT = "simulated-gpu.service"
+UNIT_PLACES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# The driver's own. What keeps the modules in use, but is stopped and started with them.
+OWN_SERVICES = (
+    "nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-dcgm.service",
+)  # fmt: skip
 LOADED = "/proc/driver/nvidia/version"
 MODULES = ("nvidia-drm", "nvidia-modeset", "nvidia-uvm", "nvidia-peermem", "nvidia")
 LIBRARIES = ("/usr/lib/*-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1",
@@ -98,6 +121,8 @@ class Node:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
+        self.unit: str = module.params["modules_unit"]
+        self.services: list[str] = [*OWN_SERVICES, *module.params["services"]]
 
     def said(self, *words: str) -> str:
         """What a command says; empty where it fails or is not there."""
@@ -107,8 +132,10 @@ class Node:
         return str(out).strip() if code == 0 else ""
 
     def nature(self) -> str:
-        if os.path.exists(MARKER):
-            return "simulated"
+        if self.unit and any(os.path.exists(f"{place}/{self.unit}") for place in UNIT_PLACES):
+            return "stand-in"
+        if not os.path.isdir("/run/systemd/system"):
+            return "image"
         inside = os.path.exists("/run/systemd/container") or "container=" in read("/proc/1/environ")
         return "container" if inside else "machine"
 
@@ -121,10 +148,10 @@ class Node:
             "loaded_flavour": state.flavour_of(loaded),
             "user_space": self.user_space(),
             "gpus": self.gpus(nature),
-            "users": tuple(self.users()) if nature != "container" else (),
+            "users": tuple(self.users()) if nature in ("machine", "stand-in") else (),
         }
-        if nature == "machine":
-            running = os.uname().release
+        if nature in ("machine", "image"):
+            running = os.uname().release if nature == "machine" else ""
             kernels = sorted(
                 (
                     os.path.basename(path)
@@ -137,8 +164,8 @@ class Node:
             facts.update(
                 running=running,
                 boots=kernels[-1] if kernels else running,
-                built={kernel: self.built(kernel) for kernel in {*kernels, running}},
-                why={kernel: self.why(kernel) for kernel in {*kernels, running}},
+                built={kernel: self.built(kernel) for kernel in {*kernels, running} if kernel},
+                why={kernel: self.why(kernel) for kernel in {*kernels, running} if kernel},
                 nouveau=os.path.isdir("/sys/module/nouveau"),
                 secure_boot=secure,
                 enrolled=not secure or self.enrolled(),
@@ -160,7 +187,7 @@ class Node:
         return found
 
     def users(self) -> list[str]:
-        """Processes with a GPU open, but for the driver's own services, which are stopped with it."""
+        """Processes with a GPU open, but for those of services, which are stopped with it."""
         found = []
         for path in glob.glob("/proc/[0-9]*/fd"):
             pid = path.split("/")[2]
@@ -168,12 +195,12 @@ class Node:
                 held = {os.readlink(f"{path}/{one}") for one in os.listdir(path)}
                 name = read(f"/proc/{pid}/comm").strip()
                 if any(re.match(r"/dev/nvidia([0-9]|ctl|-uvm)", one) for one in held):
-                    found += [f"{name} ({pid})"] if not self.own(name) else []
+                    found += [f"{name} ({pid})"] if not self.own(read(f"/proc/{pid}/cgroup")) else []
         return found
 
-    def own(self, name: str) -> bool:
-        # A process's name is cut off at 15 characters.
-        return any(name == service[:15] for service in state.OWN_SERVICES)
+    def own(self, groups: str) -> bool:
+        """Whether a process belongs to one of the services: systemd gives each a control group of its name."""
+        return any(f"/{service}" in f"{line}/" for line in groups.splitlines() for service in self.services)
 
     def built(self, kernel: str) -> str:
         """The version of a kernel's modules, under NVIDIA's name or Debian's."""
@@ -204,15 +231,15 @@ class Node:
             self.module.fail_json(msg=f"{' '.join(words)}: {(error or out).strip() or code}")
 
     def load(self, nature: str) -> None:
-        if nature == "simulated":
-            self.must("systemctl", "restart", SIMULATED_UNIT)
+        if nature == "stand-in":
+            self.must("systemctl", "restart", self.unit)
             return
         for name in ("nvidia", "nvidia-uvm"):
             self.must("modprobe", name)
 
     def reload(self, nature: str) -> None:
         """Out with the old modules, in with the new; services of the driver's own stop and start with them."""
-        running = [one for one in state.OWN_SERVICES if self.said("systemctl", "is-active", one) == "active"]
+        running = [one for one in self.services if self.said("systemctl", "is-active", one) == "active"]
         for one in running:
             self.must("systemctl", "stop", one)
         if nature == "machine":
@@ -230,13 +257,18 @@ def main() -> None:
         argument_spec={
             "version": {"type": "str", "required": True},
             "flavour": {"type": "str", "choices": ["open", "proprietary"], "required": True},
+            "packages_said": {"type": "str", "default": ""},
             "reload": {"type": "bool", "default": True},
+            "modules_unit": {"type": "str", "default": ""},
+            "services": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     version, flavour = module.params["version"], module.params["flavour"]
     node = Node(module)
     facts = node.facts()
+    if said := module.params["packages_said"]:
+        module.fail_json(msg="; ".join(state.unbuilt(facts, version)) or said)
     verdict = state.judge(facts, version, flavour)
     done: list[str] = []
     if verdict.action in ("load", "reload") and (verdict.action == "load" or module.params["reload"]):

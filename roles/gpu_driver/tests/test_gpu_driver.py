@@ -16,10 +16,10 @@ def has_driver(opts):
     return opts["gpu_driver_state"] == "present"
 
 
-def is_container(host):
-    """A container without simulated GPUs has its host's kernel, and modules only if that has."""
-    marked = host.file("/etc/coldiron/simulated-gpu").exists
-    return host.file("/run/systemd/container").exists and not marked
+def is_container(host, opts):
+    """A container has its host's kernel, and modules only if that has, unless a unit stands for them."""
+    unit = opts["gpu_driver_modules_unit"]
+    return host.file("/run/systemd/container").exists and not (unit and host.service(unit).exists)
 
 
 def user_space(host):
@@ -41,7 +41,7 @@ def packages(host):
 
 
 def test_modules_user_space_and_pin_are_one_version(host, opts):
-    if not has_driver(opts) or is_container(host):
+    if not has_driver(opts) or is_container(host, opts):
         return
     wanted = opts["gpu_driver_version"]
     loaded = VERSION.search(host.file(LOADED).content_string)[1]
@@ -50,7 +50,7 @@ def test_modules_user_space_and_pin_are_one_version(host, opts):
 
 
 def test_the_driver_s_own_tool_sees_gpus(host, opts):
-    if not has_driver(opts) or is_container(host):
+    if not has_driver(opts) or is_container(host, opts):
         return
     assert host.check_output("nvidia-smi -L").startswith("GPU 0: ")
 

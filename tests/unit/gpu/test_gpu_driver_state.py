@@ -43,7 +43,7 @@ def test_a_node_that_is_right_is_left_alone():
         ({"loaded_flavour": "proprietary"}, "reload"),
         ({"loaded": "575.57.08", "users": ("python (412)",)}, "reboot"),
         ({"nouveau": True, "loaded": ""}, "reboot"),
-        ({"nature": "simulated", "built": {}, "loaded": ""}, "load"),
+        ({"nature": "stand-in", "built": {}, "loaded": ""}, "load"),
     ],
 )
 def test_modules_are_exchanged_only_while_nobody_uses_them(own, action):
@@ -100,3 +100,23 @@ def test_a_container_loads_nothing_and_follows_its_host():
     other = state.judge(machine(**inside, loaded="575.57.08"), "580.95.05", "open")
     assert "the host runs the modules of driver 575.57.08" in other.problems[0]
     assert state.judge(state.Facts("container"), "580.95.05", "open").problems == ()
+
+
+def test_an_image_s_kernel_without_modules_is_found_before_any_node_has_it():
+    facts = state.Facts("image", user_space="550.163.01", boots="6.12.107", built={"6.12.107": ""})
+    verdict = state.judge(facts, "550.163.01", "open")
+    assert verdict.action == "none"
+    assert "the image's kernel, 6.12.107, has no modules" in verdict.problems[0]
+    assert state.judge(state.Facts("image"), "550.163.01", "open").problems == ()
+
+
+def test_only_a_build_that_was_tried_explains_a_package_that_failed():
+    never = machine(loaded="", built={"6.12.94": ""})
+    assert state.unbuilt(never, "550.163.01") == []
+    tried = machine(
+        loaded="", built={"6.12.94": ""}, why={"6.12.94": "nv-pci.c:237:9: error: too few arguments"}
+    )
+    assert len(state.unbuilt(tried, "550.163.01")) == 1
+    assert "they do not build (nv-pci.c:237:9" in state.unbuilt(tried, "550.163.01")[0]
+    older = machine(loaded="", built={"6.12.94": "535.261.03"}, why=tried.why)
+    assert len(state.unbuilt(older, "550.163.01")) == 1
