@@ -46,9 +46,10 @@ def making() -> str:
         for entry in recipe.iterdir()
         if entry.name.endswith((".py", ".yml"))
     ]
+    own = resources.files("coldiron.rack.gpu")
     parts = [
         *sorted(texts),
-        resources.files("coldiron.rack.gpu").joinpath("repository.py").read_text(encoding="utf-8"),
+        *(own.joinpath(name).read_text(encoding="utf-8") for name in ("repository.py", "toolkit.py")),
     ]
     return f"{digest(sources())}-{hashlib.sha256(''.join(parts).encode()).hexdigest()[:12]}"
 
