@@ -107,6 +107,8 @@ UNIT_PLACES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/s
 OWN_SERVICES = (
     "nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-dcgm.service",
 )  # fmt: skip
+# Another driver's does not start: role gpu_fabric brings the one that does, and starts it.
+TIED = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 LOADED = "/proc/driver/nvidia/version"
 MODULES = ("nvidia-drm", "nvidia-modeset", "nvidia-uvm", "nvidia-peermem", "nvidia")
 LIBRARIES = ("/usr/lib/*-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1",
@@ -248,7 +250,10 @@ class Node:
                 self.must("modprobe", "-r", name)
         self.load(nature)
         for one in running:
-            self.must("systemctl", "start", one)
+            if one in TIED:
+                self.module.run_command(["systemctl", "start", one])
+            else:
+                self.must("systemctl", "start", one)
 
 
 def main() -> None:

@@ -27,6 +27,13 @@ options:
     type: list
     elements: str
     default: []
+  afterwards:
+    description:
+      - Programs that are run after a change, where they are there, before those units start.
+      - One that fails is warned of.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode:
     support: full
@@ -53,6 +60,7 @@ why:
   sample: ["GPU 1: MIG enabled, was disabled; 3g.40gb, 3g.40gb, was no instances"]
 """
 
+import os
 from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -66,6 +74,7 @@ def main() -> None:
             "layout": {"type": "list", "elements": "list", "required": True},
             "node": {"type": "str", "required": True},
             "services": {"type": "list", "elements": "str", "default": []},
+            "afterwards": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -91,6 +100,11 @@ def main() -> None:
             try:
                 mig.bring(layout, node, ask, act=True)
             finally:
+                # Who starts now already sees the new names.
+                for program in filter(os.path.exists, module.params["afterwards"]):
+                    code, out, error = ask((program,))
+                    if code != 0:
+                        module.warn(f"{program}: {(error or out).strip() or code}")
                 for unit in held:
                     ask(("systemctl", "start", unit))
     except FileNotFoundError as error:

@@ -110,5 +110,5 @@ def test_a_kernel_without_modules_is_found_when_it_is_installed(host, opts):
 
 def test_nothing_is_left_of_a_driver_that_was_taken_away(host, opts):
     if not has_driver(opts):
-        assert not {"nvidia-driver-cuda", "nvidia-kernel-open-dkms"} & set(packages(host))
+        assert not {"nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-smi"} & set(packages(host))
         assert not host.file("/etc/modprobe.d/coldiron-gpu-driver.conf").exists

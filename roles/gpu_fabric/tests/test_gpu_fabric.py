@@ -36,6 +36,16 @@ def test_it_is_the_driver_s_version(host, opts, needed):
         assert package(host, UNITS[service])[0] == opts["gpu_fabric_driver"]
 
 
+def test_it_was_started_after_it_was_installed(host, needed):
+    """A service of the driver before would go on running."""
+    for service in needed & TIED:
+        unit = UNITS[service]
+        shown = host.check_output(f"systemctl show --property ActiveEnterTimestamp --value {unit}")
+        started = int(host.check_output(f"date --date '{shown}' +%s"))
+        # dpkg writes a package's list of files when it unpacks it.
+        assert host.file(f"/var/lib/dpkg/info/{unit}.list").mtime.timestamp() <= started + 1
+
+
 def test_upgrades_leave_it_alone(host, opts, needed):
     for service in needed:
         assert package(host, UNITS[service])[1] == opts["gpu_fabric_hold"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from ansible_collections.coldiron.cluster.plugins.module_utils import gpu_driver_state as state
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\nGCC version: 13"
@@ -120,3 +123,14 @@ def test_only_a_build_that_was_tried_explains_a_package_that_failed():
     assert "they do not build (nv-pci.c:237:9" in state.unbuilt(tried, "550.163.01")[0]
     older = machine(loaded="", built={"6.12.94": "535.261.03"}, why=tried.why)
     assert len(state.unbuilt(older, "550.163.01")) == 1
+
+
+@pytest.mark.parametrize("family", ["Debian", "RedHat", "Ubuntu"])
+def test_a_machine_is_told_of_each_package_once(family):
+    """Compiler, kernel and headers go to one call, which takes no package twice."""
+    path = Path(__file__).parents[3] / "roles" / "gpu_driver" / "vars" / f"{family}.yml"
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    kinds = ("persistence", "build", "kernel")
+    named = [name for kind in kinds for name in data.get(f"__gpu_driver_{kind}_packages", [])]
+    assert len(named) == len(set(named))
+    assert any("headers" in name or "devel" in name for name in named)
