@@ -46,13 +46,33 @@ class ClassInputs:
 
     @property
     def packages(self) -> list[Any]:
-        """All packages that the roles declare, as `converge` takes them, each once."""
-        found: list[Any] = []
+        """The packages that the roles declare, as `converge` takes them, each name once.
+
+        Those of a role with a repository of its own are left to it: nobody knows them before.
+        """
+        found: dict[str, Any] = {}
         for roles in self.declared["hosts"]:
-            for task in (task for tasks in roles.values() for task in tasks if isinstance(task, dict)):
-                given = (task.get("coldiron.cluster.converge") or {}).get("packages") or []
-                found += [package for package in given if package not in found]
-        return found
+            for tasks in roles.values():
+                calls = _done(tasks)
+                if any("coldiron.cluster.repository" in task for task in calls):
+                    continue
+                for task in calls:
+                    for package in (task.get("coldiron.cluster.converge") or {}).get("packages") or []:
+                        name = str(package["name"] if isinstance(package, dict) else package)
+                        # With a version or a hold it says more.
+                        if isinstance(found.get(name, ""), str):
+                            found[name] = package
+        return list(found.values())
+
+
+def _done(tasks: list[Any]) -> list[dict[str, Any]]:
+    """The tasks of an install half that are done: a text behind a task is what its condition came to."""
+    following = [*tasks[1:], ""]
+    return [
+        task
+        for task, after in zip(tasks, following, strict=True)
+        if isinstance(task, dict) and after != "False"
+    ]
 
 
 def facts_of(distribution: str) -> dict[str, str]:

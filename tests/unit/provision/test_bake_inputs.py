@@ -16,7 +16,7 @@ plugin: coldiron.cluster.cluster
 name: bakery
 domain: bakery.internal
 networks: {cluster: {subnet: 10.93.0.0/24}}
-features: {scheduler: slurm, home_backend: provided}
+features: {scheduler: slurm, home_backend: provided, containers: [podman, apptainer]}
 defaults: {platform: container, distribution: debian-13}
 nodes:
   - {name: head01, kind: head, address: 10.93.0.1}
@@ -25,6 +25,11 @@ nodes:
     address: 10.93.0.31
     hardware: {sockets: 1, cores_per_socket: 1, memory_gib: 2}
   - {name: cpu03, kind: cpu, address: 10.93.0.33, distribution: debian-12, functions: []}
+  - name: gpu01
+    kind: gpu
+    address: 10.93.0.51
+    hardware: {cores_per_socket: 1, memory_gib: 2, gpus: {model: h100-sxm5-80gb, type: h100, count: 4}}
+    software: {driver: 580.95.05, kernel_module: open, cuda: ["12.9"]}
   - name: storage01
     kind: storage
     platform: metal
@@ -88,6 +93,20 @@ def test_all_packages_are_known_before_there_is_a_node(inventory):
     names = [package if isinstance(package, str) else package["name"] for package in found]
     assert {"chrony", "slurmd", "munge", "sudo"} <= set(names)
     assert "slurmctld" not in names
+    assert len(names) == len(set(names))
+
+
+def test_a_gpu_node_s_image_has_its_driver_from_a_repository_that_its_role_brings(inventory):
+    """In the one transaction before the roles nobody knows that repository yet."""
+    found = bake_inputs.read(inventory, "gpu-debian-13")
+    assert {"gpu_driver", "gpu_fabric", "cuda", "podman", "nvidia_container_toolkit"} <= set(found.roles)
+    names = {package if isinstance(package, str) else package["name"] for package in found.packages}
+    assert {"podman", "slurm-wlm-basic-plugins"} & names
+    assert not {"nvidia-driver-cuda", "nvidia-fabricmanager", "cuda-toolkit-12-9"} & names
+    calls = [task for task in found.declared["hosts"][0]["gpu_driver"] if isinstance(task, dict)]
+    declared = next(one for task in calls if (one := task.get("coldiron.cluster.converge")))
+    names = [one if isinstance(one, str) else one["name"] for one in declared["packages"]]
+    assert {"nvidia-driver-cuda", "dkms", "linux-headers-amd64"} <= set(names)
     assert len(names) == len(set(names))
 
 
