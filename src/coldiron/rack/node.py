@@ -26,6 +26,7 @@ from coldiron.rack.layout import Layout
 from coldiron.rack.network import Cable, Network
 from coldiron.rack.state import NodeState, RackState
 
+# Everybody's on a machine whose udev has seen them: rootless containers and tunnels need them.
 _OPTIONAL_DEVICES = ("/dev/fuse", "/dev/net/tun")
 # The kernel's range for local use: these files can never reach a real GPU of the host.
 _SIMULATED_MAJOR = 60
@@ -50,7 +51,7 @@ def nspawn_command(
         f"--machine={layout.machine_name(node.name)}", f"--hostname={node.name}",
         "--capability=all", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
         "--system-call-filter=@known",
-        *(f"--bind={device}" for device in devices),
+        *(f"--bind={own / 'dev' / Path(device).name}:{device}" for device in devices),
         *(f"--bind={path}:/dev/{path.name}" for path in gpus),
         *(f"--bind={own / name}:/var/lib/{name}" for name in ENGINE_DIRECTORIES),
         *([f"--bind={layout.home}:/home"] if shared_home else []),
@@ -234,8 +235,13 @@ class NodeKeeper:
         wait_until(lambda: group.populated() or process.poll() is not None, _SPAWN_SECONDS)
 
     def make_devices(self, node: NodeState) -> None:
-        """Make the device files of the node's simulated GPUs."""
+        """Make the device files of the node: this machine's own, open to all, and its simulated GPUs'."""
         directory = self.layout.node(node.name) / "dev"
+        for device in filter(os.path.exists, _OPTIONAL_DEVICES):
+            path = directory / Path(device).name
+            if not path.exists():
+                os.mknod(path, 0o666 | stat.S_IFCHR, os.stat(device).st_rdev)
+                path.chmod(0o666)
         for name, minor in bound_devices(node).items():
             path = directory / name
             if not path.exists():

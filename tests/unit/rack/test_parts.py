@@ -500,6 +500,8 @@ def test_the_command_that_boots_a_node(tmp_path: Path) -> None:
     state = rack_state(tmp_path).nodes["gpu01"]
     command = node.nspawn_command(layout, state, shared_home=True, devices=["/dev/fuse"])
     own = layout.node("gpu01")
+    # Not the machine's own file, which its udev may have left to root.
+    assert f"--bind={own}/dev/fuse:/dev/fuse" in command
     assert f"--bind={own}/dev/nvidia1:/dev/nvidia1" in command
     assert f"--bind={own}/dev/nvidiactl:/dev/nvidiactl" in command
     assert f"--bind={layout.home}:/home" in command
