@@ -121,18 +121,22 @@ def judge(
         found.append(Finding(None, facts.error))
     elif len(facts.cards) < int(wanted["gpus"]):
         found.append(Finding(None, f"{len(facts.cards)} of {wanted['gpus']} GPUs are there"))
-    for card in facts.cards:
-        if card.error:
-            found.append(Finding(card.number, card.error))
     known = {**facts.buses, **{card.bus: card.number for card in facts.cards if card.bus}}
     last = int(memory.get("sequence", -1))
-    for one in facts.xids:
-        if one.sequence > last and one.code not in wanted["ignored_xids"]:
-            where = known.get(one.bus)
-            place = "" if where is not None else f" at {one.bus}"
-            text = one.text if len(one.text) <= XID_LENGTH else one.text[: XID_LENGTH - 2] + " …"
-            said = f"Xid {one.code}{place}, {text}" if text else f"Xid {one.code}{place}"
-            found.append(Finding(where, said))
+    logged = [
+        _logged(one, known)
+        for one in facts.xids
+        if one.sequence > last and one.code not in wanted["ignored_xids"]
+    ]
+    # Why a GPU does not answer is in the log once, and is told for as long as it does not.
+    causes = {int(number): str(text) for number, text in memory.get("causes", {}).items()}
+    causes.update({one.number: one.text for one in logged if one.number is not None})
+    silent = [card for card in facts.cards if card.error]
+    for card in silent:
+        if card.number in causes:
+            found.append(Finding(card.number, causes[card.number]))
+        found.append(Finding(card.number, card.error))
+    found += [one for one in logged if one not in found]
     errors: dict[str, int] = {}
     for card in facts.cards:
         found += _card(card, int(memory.get("uncorrected", {}).get(card.uuid, 0)))
@@ -140,7 +144,16 @@ def judge(
     if wanted["leftovers"]:
         found += _leftovers(facts, set(wanted["allowed_processes"]), set(job_gpus))
     sequence = max([last, *(one.sequence for one in facts.xids)])
-    return found, {"sequence": sequence, "uncorrected": errors}
+    kept = {str(card.number): causes[card.number] for card in silent if card.number in causes}
+    return found, {"sequence": sequence, "uncorrected": errors, "causes": kept}
+
+
+def _logged(one: Xid, known: Mapping[str, int]) -> Finding:
+    """What the log says, of the GPU with that number where its place is known."""
+    where = known.get(one.bus)
+    place = "" if where is not None else f" at {one.bus}"
+    text = one.text if len(one.text) <= XID_LENGTH else one.text[: XID_LENGTH - 2] + " …"
+    return Finding(where, f"Xid {one.code}{place}, {text}" if text else f"Xid {one.code}{place}")
 
 
 def _card(card: Card, before: int) -> Iterator[Finding]:
@@ -420,6 +433,17 @@ def drain(node: str, reason: str) -> bool:
         return False
 
 
+def is_drained(node: str) -> bool:
+    """Whether Slurm says that a node is drained for a reason of this program's."""
+    words = ["scontrol", "--oneliner", "show", "node", node]
+    environment = {**os.environ, "PATH": "/usr/bin:/usr/sbin:/bin:/sbin:/usr/local/bin"}
+    try:
+        said = subprocess.run(words, env=environment, timeout=30, check=False, capture_output=True, text=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return bool(re.search(rf"\bState=\S*DRAIN.*\bReason={re.escape(REASON)}", said.stdout))
+
+
 def main(arguments: list[str]) -> int:
     """Judge the node; see the top of this file for what else."""
     if len(arguments) != 1 or arguments[0] not in ("prolog", "epilog", "check"):
@@ -451,9 +475,14 @@ def main(arguments: list[str]) -> int:
                 print(line)
             return 1 if found else 0
         node = os.environ.get("SLURMD_NODENAME", "")
+        before = [str(one) for one in memory.get("told", [])]
+        lines = [told([one]) for one in found]
+        if found and set(lines) <= set(before) and is_drained(node):
+            # The reason that stands says this and more: what is told once is not in `found` any more.
+            remember({**after, "boot": boot, "told": before})
         # What could not be told is told by the next job.
-        if not found or drain(node, told(found)):
-            remember({**after, "boot": boot})
+        elif not found or drain(node, told(found)):
+            remember({**after, "boot": boot, "told": lines})
     if found:
         print(told(found), file=sys.stderr)
     return 1 if moment == "prolog" and concerns(found, job_gpus) else 0

@@ -46,7 +46,7 @@ def card(number: int, **more: Any) -> health.Facts:
 def test_sound_gpus_have_nothing_against_them() -> None:
     found, memory = health.judge(health.Facts(cards=CARDS), WANTED, {}, [0, 1])
     assert found == []
-    assert memory == {"sequence": -1, "uncorrected": {"GPU-a": 0, "GPU-b": 0}}
+    assert memory == {"sequence": -1, "uncorrected": {"GPU-a": 0, "GPU-b": 0}, "causes": {}}
 
 
 def test_xids_are_read_from_the_kernels_log() -> None:
@@ -202,6 +202,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return bool(state["reached"])
 
     monkeypatch.setattr(health, "drain", drain)
+    monkeypatch.setattr(health, "is_drained", lambda _name: state.get("drained", False))
     return state
 
 
@@ -217,6 +218,23 @@ def test_a_sick_node_is_drained_once_and_a_job_on_the_sick_gpu_does_not_start(
     assert reason.startswith("coldiron gpu: nvidia1: Xid 79, ")
     assert health.main(["prolog"]) == 0
     assert len(node["drains"]) == 1
+
+
+def test_the_reason_that_stands_is_not_replaced_by_less(node: dict[str, Any]) -> None:
+    """What is told once would be gone from the reason after the job's epilog."""
+    lost = CARDS[1]._replace(error="lost")
+    node["facts"] = health.Facts(cards=(CARDS[0], lost), xids=tuple(health.xids(LOG)))
+    assert health.main(["prolog"]) == 0
+    ((_name, reason),) = node["drains"]
+    assert reason.startswith("coldiron gpu: nvidia1: Xid 79, ")
+    assert reason.endswith("nvidia1: lost")
+    node["drained"] = True
+    assert health.main(["epilog"]) == 0
+    assert len(node["drains"]) == 1
+    # Somebody let it work again, and it is as sick as before: the cause is told with it.
+    node["drained"] = False
+    assert health.main(["prolog"]) == 0
+    assert node["drains"][1][1] == reason
 
 
 def test_an_epilog_drains_and_never_fails(node: dict[str, Any]) -> None:
