@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -113,6 +115,169 @@ def apptainer_lines(words: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _toml_value(value: Any) -> str:
+    """A value as TOML writes it; text and keys are written as JSON, which TOML reads."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def toml(words: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
+    """Return ``words`` as TOML: plain values first, then each mapping as a table of its own."""
+    tables = {key: value for key, value in words.items() if isinstance(value, Mapping)}
+    lines = [f"{_toml_key(key)} = {_toml_value(words[key])}" for key in words if key not in tables]
+    head = f"[{'.'.join(_toml_key(key) for key in above)}]\n" if above and (lines or not tables) else ""
+    text = head + "".join(f"{line}\n" for line in lines)
+    parts = [text] if text else []
+    return "\n".join([*parts, *(toml(value, (*above, key)) for key, value in tables.items())])
+
+
+def containerd_config_version(declared: str, version: str) -> int:
+    """Return how config.toml is written: as ``declared``, else by the release that ``version`` pins.
+
+    Every release since 1.3 reads 2; 3 is the own one of those since 2.0.
+    """
+    if declared != "auto":
+        return int(declared)
+    return 3 if version.split(":")[-1].startswith("2.") else 2
+
+
+def containerd_config(words: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """Return config.toml out of what role containerd knows; words that are empty are left out."""
+    systemd = {"SystemdCgroup": bool(words["systemd_cgroup"])}
+    kind = "io.containerd.runc.v2"
+    runtimes: dict[str, Any] = {"runc": {"runtime_type": kind, "options": systemd}}
+    for name, about in words["runtimes"].items():
+        runtimes[name] = {"runtime_type": kind, "options": {"BinaryName": about["path"], **systemd}}
+    running = {"default_runtime_name": words["default_runtime"], "runtimes": runtimes}
+    devices = {"enable_cdi": bool(words["cdi"])}
+    if words["cdi"]:
+        devices["cdi_spec_dirs"] = words["cdi_spec_dirs"]
+    registry = {"config_path": words["hosts"]}
+    sandbox = words["sandbox_image"]
+    plugins: dict[str, Any]
+    if version >= 3:
+        images = {"snapshotter": words["snapshotter"], "registry": registry}
+        if sandbox:
+            images["pinned_images"] = {"sandbox": sandbox}
+        plugins = {
+            "io.containerd.cri.v1.images": images,
+            "io.containerd.cri.v1.runtime": {**devices, "containerd": running},
+        }
+    else:
+        pods = {**({"sandbox_image": sandbox} if sandbox else {}), **(devices if words["cdi"] else {})}
+        pods["containerd"] = {"snapshotter": words["snapshotter"], **running}
+        plugins = {"io.containerd.grpc.v1.cri": {**pods, "registry": registry}}
+    return {"version": version, "root": words["root"], "plugins": plugins}
+
+
+def containerd_hosts(registries: Sequence[Mapping[str, Any]], folder: str) -> list[dict[str, Any]]:
+    """Return the files of containerd's certs.d, in converge's words: hosts.toml and authorities of each registry."""
+    found = []
+    for registry in registries:
+        place = f"{folder}/{registry['location']}"
+        # What is said above all hosts is of the registry itself.
+        words: dict[str, Any] = {"server": registry["server"]} if registry.get("server") else {}
+        hosts: dict[str, Any] = {}
+        asked = [
+            ("server", registry),
+            *((f"mirror{at}", one) for at, one in enumerate(registry.get("mirrors") or [])),
+        ]
+        for name, host in asked:
+            about: dict[str, Any] = words if host is registry else {"capabilities": ["pull", "resolve"]}
+            if host.get("ca"):
+                about["ca"] = f"{place}/{name}.crt"
+                found.append({"dest": about["ca"], "content": str(host["ca"]).strip() + "\n"})
+            if host.get("insecure"):
+                about["skip_verify"] = True
+            if host is not registry:
+                hosts[host["url"]] = about
+        text = toml({**words, "host": hosts} if hosts else words)
+        found.append({"dest": f"{place}/hosts.toml", "content": text or "# The registry itself.\n"})
+    return found
+
+
+def enroot_lines(words: Mapping[str, Any]) -> list[str]:
+    """Return ``words`` as lines of enroot.conf: yes and no for truth, the value behind the word."""
+    spelt = {True: "yes", False: "no"}
+    return [f"{word} {spelt[value] if isinstance(value, bool) else value}" for word, value in words.items()]
+
+
+def enroot_environment(variables: Mapping[str, Any]) -> str:
+    """Return ``variables`` as a file of Enroot's environ.d."""
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def enroot_hooks(hooks: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the hooks' files, in converge's words."""
+    return [
+        {
+            "dest": f"/etc/enroot/hooks.d/{hook['name']}.sh",
+            "content": hook["content"].rstrip("\n") + "\n",
+            "mode": "0755",
+        }
+        for hook in hooks
+    ]
+
+
+def enroot_credentials(credentials: Sequence[Mapping[str, str]], root: str) -> list[dict[str, Any]]:
+    """Return each person's file of passwords at registries, as netrc(5), in converge's words."""
+    lines: dict[str, list[str]] = {}
+    for one in credentials:
+        line = f"machine {one['machine']} login {one['login']} password {one['password']}\n"
+        lines.setdefault(one["user"], []).append(line)
+    return [
+        {
+            "dest": f"{root.rstrip('/')}/{user}/config/.credentials",
+            "content": "".join(found),
+            "owner": user,
+            "mode": "0600",
+            "secret": True,
+        }
+        for user, found in lines.items()
+    ]
+
+
+def enroot_problems(
+    credentials: Sequence[Mapping[str, str]],
+    users: Sequence[str],
+    root: str,
+    hooks: Sequence[Mapping[str, str]],
+    variables: Mapping[str, Any],
+) -> list[str]:
+    """Return what is wrong with Enroot's options, one sentence each; no sentence holds a password."""
+    found = []
+    if credentials and not root:
+        found.append(
+            "enroot_credentials: they lie below enroot_user_root, which is empty: name a directory there."
+        )
+    for one in credentials:
+        if one["user"] not in users:
+            found.append(
+                f"enroot_credentials: {one['user']} is none of enroot_users: no directory is that person's."
+            )
+        if any(not one[key] or set(one[key]) & set(" \t\n") for key in ("machine", "login", "password")):
+            found.append(
+                f"enroot_credentials: {one['user']} at {one['machine']}: machine, login and password are words "
+                "without blanks, and none is empty."
+            )
+    for hook in hooks:
+        if not re.fullmatch(r"[\w.+-]+", hook["name"]) or hook["name"] == "98-nvidia":
+            found.append(f"enroot_hooks: {hook['name']!r}: write a file name of its own, such as 50-site.")
+    for name in variables:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            found.append(f"enroot_environment: {name!r} is no name of a variable.")
+    return found
+
+
 def packages_at(names: Sequence[str], version: str) -> list[dict[str, Any]]:
     """Return packages in converge's words: held at ``version`` where there is one, else as they are offered."""
     pin = {"version": version, "hold": True} if version else {}
@@ -137,6 +302,14 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "apptainer_lines": apptainer_lines,
+            "containerd_config": containerd_config,
+            "containerd_config_version": containerd_config_version,
+            "containerd_hosts": containerd_hosts,
+            "enroot_credentials": enroot_credentials,
+            "enroot_environment": enroot_environment,
+            "enroot_hooks": enroot_hooks,
+            "enroot_lines": enroot_lines,
+            "enroot_problems": enroot_problems,
             "packages_at": packages_at,
             "people": people,
             "private_directories": private_directories,
@@ -144,5 +317,6 @@ class FilterModule:
             "registry_certificates": registry_certificates,
             "subid_problems": subid_problems,
             "subids": subids,
+            "toml": toml,
             "without_empty": without_empty,
         }

@@ -40,6 +40,7 @@ GROUPS = {
     "apptainer_hosts": "apptainer",
     "docker_hosts": "docker",
     "enroot_hosts": "enroot",
+    "containerd_hosts": "containerd",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
@@ -50,6 +51,8 @@ ROLES = (
     ("docker_hosts", ("docker",)),
     ("podman_hosts", ("podman",)),
     ("apptainer_hosts", ("apptainer",)),
+    ("enroot_hosts", ("enroot",)),
+    ("containerd_hosts", ("containerd",)),
     ("with_gpu_containers", ("nvidia_container_toolkit",)),
     ("gpu_nodes", ("gpu_driver", "gpu_fabric", "gpu_power", "gpu_mig", "cuda", "gpu_health")),
     ("slurm", ("slurm_common", "munge")),
@@ -58,6 +61,7 @@ ROLES = (
     ("slurm_controllers", ("slurm_controller",)),
     ("slurm_workers", ("slurm_worker",)),
     ("slurm_logins", ("slurm_login",)),
+    ("pyxis_hosts", ("pyxis",)),
 )
 
 
@@ -76,9 +80,15 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
     engines = ("podman_hosts", "apptainer_hosts", "docker_hosts", "enroot_hosts")
     found["with_containers"] = list(dict.fromkeys(host for name in engines for host in found[name]))
     with_gpus = set(found["gpu_nodes"])
-    found["with_gpu_containers"] = [host for host in found["with_containers"] if host in with_gpus]
+    # containerd's are root's, and want no ids of people.
+    running = dict.fromkeys([*found["with_containers"], *found["containerd_hosts"]])
+    found["with_gpu_containers"] = [host for host in running if host in with_gpus]
     slurm = (name for name in GROUPS if name == "mariadb" or name.startswith("slurm_"))
     found["slurm"] = list(dict.fromkeys(host for name in slurm for host in found[name]))
+    # Where jobs are started or asked for, and where Enroot is.
+    with_enroot = set(found["enroot_hosts"])
+    jobs = dict.fromkeys([*found["slurm_workers"], *found["slurm_logins"]])
+    found["pyxis_hosts"] = [host for host in jobs if host in with_enroot]
     return found
 
 

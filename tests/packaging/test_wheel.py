@@ -95,6 +95,7 @@ def test_ansible_galaxy_knows_the_collection(wheel: Environment) -> None:
 ELSEWHERE = {
     *("gpu_driver", "gpu_fabric", "gpu_health", "gpu_mig", "gpu_power", "cuda"),
     *("subids", "podman", "apptainer", "docker", "nvidia_container_toolkit"),
+    *("containerd", "enroot", "pyxis"),
 }
 
 

@@ -30,6 +30,7 @@ FunctionName = Literal[
     "apptainer",
     "docker",
     "enroot",
+    "containerd",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -67,6 +68,7 @@ FUNCTIONS: dict[str, Function] = {
         Function("apptainer"),
         Function("docker"),
         Function("enroot", scheduler="slurm"),
+        Function("containerd"),
     )
 }
 

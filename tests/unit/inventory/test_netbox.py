@@ -50,7 +50,7 @@ nodes:
 # Groups that NetBox makes none of where nobody is in them.
 EMPTY = {
     *("virtual_rack", "network_managed", "kube_control_plane", "kube_worker"),
-    *("podman", "apptainer", "docker", "enroot"),
+    *("podman", "apptainer", "docker", "enroot", "containerd"),
 }
 
 

@@ -18,6 +18,7 @@ from coldiron.rack.layout import Layout
 from coldiron.rack.state import write_atomically
 from coldiron.testing.aptrepo import Deb, Package, SigningKey, build
 from coldiron.testing.aptrepo.fixtures import driver_versions, fixtures
+from coldiron.testing.aptrepo.sources import pyxis
 
 # Where the nodes have it.
 MOUNTED = "/srv/coldiron-fixtures"
@@ -113,6 +114,8 @@ def make(host: Host, layout: Layout, apt: AptSource, proxy: str, say: Callable[[
     # Without Go the container toolkit stays a fixture, which describes no GPU.
     packages += [Deb(path) for path in [build_toolkit(host, layout.machine)] if path]
     build(place(layout), packages, key)
+    name, source = pyxis()
+    (place(layout) / name).write_bytes(source)
     public = layout.own / "fixtures.asc"
     write_atomically(public, key.public)
     repository = {

@@ -1,4 +1,4 @@
-"""The makers' packages as fixtures, from fixtures.yml."""
+"""The makers' packages as fixtures, from fixtures.yml and enroot.yml."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ USER_SPACE = "nvidia-driver-cuda"
 
 
 def _data() -> dict[str, Any]:
-    text = resources.files("coldiron.testing.aptrepo").joinpath("fixtures.yml").read_text(encoding="utf-8")
-    data: dict[str, Any] = yaml.safe_load(text)
+    folder = resources.files("coldiron.testing.aptrepo")
+    data: dict[str, Any]
+    data, enroot = (
+        yaml.safe_load(folder.joinpath(name).read_text(encoding="utf-8"))
+        for name in ("fixtures.yml", "enroot.yml")
+    )
+    data["single"] += enroot["single"]
     return data
 
 
