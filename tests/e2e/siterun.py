@@ -208,9 +208,10 @@ class SiteRun:
             time.sleep(1)
 
     @contextmanager
-    def job_on(self, worker: str) -> Iterator[str]:
-        """Yield the number of a long job that runs on ``worker``."""
-        line = f"sbatch --parsable -w {worker} --time=30 --output=/dev/null --wrap 'sleep 1200'"
+    def job_on(self, worker: str, *words: str) -> Iterator[str]:
+        """Yield the number of a long job that runs on ``worker``; ``words`` are more of sbatch's."""
+        more = " ".join(words)
+        line = f"sbatch --parsable -w {worker} {more} --time=30 --output=/dev/null --wrap 'sleep 1200'"
         number = self.as_user(line).strip()
         try:
             for _ in range(30):
