@@ -41,6 +41,8 @@ GROUPS = {
     "docker_hosts": "docker",
     "enroot_hosts": "enroot",
     "containerd_hosts": "containerd",
+    "mpi_hosts": "mpi",
+    "pam_hosts": "slurm_pam",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
@@ -62,6 +64,8 @@ ROLES = (
     ("slurm_workers", ("slurm_worker",)),
     ("slurm_logins", ("slurm_login",)),
     ("pyxis_hosts", ("pyxis",)),
+    ("mpi_hosts", ("mpi",)),
+    ("pam_hosts", ("slurm_pam",)),
 )
 
 

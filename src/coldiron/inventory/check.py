@@ -227,7 +227,14 @@ def _nodes(
     ]
     features = parts.features
     functions = iter(
-        assign(wanted, features.scheduler, features.home_backend, features.gpus, features.containers)
+        assign(
+            wanted,
+            features.scheduler,
+            features.home_backend,
+            features.gpus,
+            [*features.containers, *(["mpi"] if features.mpi != "none" else [])],
+            features.worker_logins,
+        )
     )
     members = Members(
         judge,

@@ -31,6 +31,8 @@ FunctionName = Literal[
     "docker",
     "enroot",
     "containerd",
+    "mpi",
+    "slurm_pam",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -69,6 +71,9 @@ FUNCTIONS: dict[str, Function] = {
         Function("docker"),
         Function("enroot", scheduler="slurm"),
         Function("containerd"),
+        Function("mpi", scheduler="slurm"),
+        # ssh to a worker is for those who have a job there.
+        Function("slurm_pam", scheduler="slurm"),
     )
 }
 
@@ -80,8 +85,8 @@ BY_KIND: dict[str, tuple[FunctionName, ...]] = {
     "gpu": ("slurm_worker", "kube_worker"),
 }
 
-# Kinds of nodes that people run containers on.
-WITH_CONTAINERS = ("login", "cpu", "gpu")
+# Kinds of nodes that people run containers and MPI programs on.
+WITH_PEOPLE = ("login", "cpu", "gpu")
 
 # Groups that are neither a kind nor a function.
 BARE_METAL = "bare_metal"
@@ -113,14 +118,16 @@ def assign(
     scheduler: str,
     home_backend: str,
     gpus: str = "provided",
-    containers: Iterable[str] = (),
+    extras: Iterable[str] = (),
+    worker_logins: str = "anybody",
 ) -> list[tuple[str, ...]]:
     """The functions of each of ``nodes``, in FUNCTIONS' order.
 
     A node has what it says, else what its kind has. A function that only one node can have goes to the first
     node of the kind, and to none when some node claims it by name. Homes are on the first storage node, else
     on the first head. With NFS homes the home server exports and every node that does not serve mounts. With
-    ``managed`` GPUs every node of kind gpu is a gpu_node; what runs ``containers`` is on workers and login nodes.
+    ``managed`` GPUs every node of kind gpu is a gpu_node; what people want on workers and login nodes
+    (``extras``: container engines, mpi) is there. ``worker_logins`` says who may log in to a worker.
     """
     claimed = {name for node in nodes for name in node.functions or ()}
     taken = {name for name in claimed if FUNCTIONS[name].single}
@@ -139,8 +146,10 @@ def assign(
             own.add(name)
         if node.kind == "gpu" and gpus == "managed":
             own.add("gpu_node")
-        if node.kind in WITH_CONTAINERS:
-            own.update(name for name in containers if FUNCTIONS[name].scheduler in (None, scheduler))
+        if node.kind in WITH_PEOPLE:
+            own.update(name for name in extras if FUNCTIONS[name].scheduler in (None, scheduler))
+        if worker_logins == "with_job" and "slurm_worker" in own:
+            own.add("slurm_pam")
         result.append(own)
     if "home_server" not in taken:
         for node, own in zip(nodes, result, strict=True):

@@ -40,6 +40,8 @@ Scheduler = Literal["slurm", "kubernetes", "none"]
 HomeBackend = Literal["nfs", "provided"]
 GpuBackend = Literal["managed", "provided"]
 ContainerEngine = Literal["podman", "apptainer", "docker", "enroot", "containerd"]
+Mpi = Literal["none", "openmpi", "mpich"]
+WorkerLogins = Literal["anybody", "with_job"]
 Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
 Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
 CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
@@ -448,6 +450,16 @@ class Features(Block):
         default_factory=list,
         description="What runs containers on workers and login nodes; see docs/containers.md.",
         examples=[["podman", "apptainer"]],
+    )
+    mpi: Mpi = Field(
+        default="none",
+        description="MPI on workers and, with its compilers, on login nodes; see docs/slurm.md.",
+        examples=["openmpi"],
+    )
+    worker_logins: WorkerLogins = Field(
+        default="anybody",
+        description="Who may log in to Slurm's workers by ssh. with_job: administrators, and who has a job there.",
+        examples=["with_job"],
     )
 
 

@@ -97,6 +97,22 @@ def test_gpus_and_containers() -> None:
     assert gpu == ("kube_worker",)
 
 
+def test_mpi_and_who_may_log_in() -> None:
+    nodes = [
+        Wanted("head", None),
+        Wanted("login", None),
+        Wanted("cpu", None),
+        Wanted("cpu", ("slurm_worker",)),
+    ]
+    head, login, cpu, own = assign(nodes, "slurm", "provided", extras=["mpi"], worker_logins="with_job")
+    assert not {"mpi", "slurm_pam"} & set(head)
+    assert login == ("slurm_login", "mpi")
+    assert cpu == ("slurm_worker", "mpi", "slurm_pam")
+    assert own == ("slurm_worker",)
+    _, _, cpu, _ = assign(nodes, "kubernetes", "provided", extras=["mpi"], worker_logins="with_job")
+    assert cpu == ("kube_worker",)
+
+
 def test_a_second_storage_node_has_no_homes() -> None:
     head, first, second = assign(
         [Wanted("head", None), Wanted("storage", None), Wanted("storage", None)], "slurm", "nfs"
@@ -169,6 +185,8 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
                 "home_backend": "nfs",
                 "gpus": "managed",
                 "containers": [],
+                "mpi": "none",
+                "worker_logins": "anybody",
             },
         }
     )

@@ -51,6 +51,7 @@ nodes:
 EMPTY = {
     *("virtual_rack", "network_managed", "kube_control_plane", "kube_worker"),
     *("podman", "apptainer", "docker", "enroot", "containerd"),
+    *("mpi", "slurm_pam"),
 }
 
 

@@ -85,6 +85,8 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
         "home_backend": "nfs",
         "gpus": "managed",
         "containers": [],
+        "mpi": "none",
+        "worker_logins": "anybody",
     }
     assert (hostvars["gpu02"]["from_group"], hostvars["gpu02"]["from_host"]) == ("worker", "second")
     assert "from_group" not in hostvars["head01"]
