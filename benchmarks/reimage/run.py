@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1, help="so many runs of each way")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
+    # Whoever opens the vault works from another directory.
+    options.inventory = options.inventory.resolve()
     bench = Bench(Site((options.inventory,)), options.inventory, options.node)
     ways = options.way or [Way("as declared")]
     for _ in range(options.repeat):

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "molecule" / "network"
 # Not below /tmp, of which some tests have a view that is read-only.
 INVENTORY = ROOT / ".cache" / "network" / "inventory"
-NODE = "gpu01"
+NODE = "cpu01"
 STATE = "/var/lib/coldiron/network"
 CONFIRM_SECONDS = 25
 # Where the test has to come in between: a busy machine needs that long to look.
@@ -40,7 +40,7 @@ CLUSTER = {
     "defaults": {"platform": "container", "distribution": "debian-13"},
     "nodes": [
         {"name": "head01", "kind": "head", "address": "10.96.9.1"},
-        {"name": NODE, "kind": "gpu", "address": "10.96.9.31"},
+        {"name": NODE, "kind": "cpu", "address": "10.96.9.31"},
     ],
 }
 SITE = {"dns_isolated": True, "time_upstream_servers": []}
