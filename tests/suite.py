@@ -76,6 +76,11 @@ def browser() -> None:
     covered("-q", "tests/browser")
 
 
+def rules() -> None:
+    """Prometheus' rules, by promtool."""
+    covered("-q", "tests/rules")
+
+
 def rack() -> None:
     """The rack's own tests: strict ssh, snapshots, two racks, kill -9, nothing left behind."""
     covered("-q", "tests/e2e", "-m", "rack")
@@ -213,7 +218,7 @@ def gpu() -> None:
     covered("-q", "tests/e2e", "-m", "gpu")
 
 
-BEFORE = [lint, unit, docs, browser, rack, rehearse, site, metal, packaging, matrix, roles]
+BEFORE = [lint, unit, docs, browser, rules, rack, rehearse, site, metal, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],

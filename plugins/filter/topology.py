@@ -56,7 +56,7 @@ ROLES = (
     ("enroot_hosts", ("enroot",)),
     ("containerd_hosts", ("containerd",)),
     ("with_gpu_containers", ("nvidia_container_toolkit",)),
-    ("gpu_nodes", ("gpu_driver", "gpu_fabric", "gpu_power", "gpu_mig", "cuda", "gpu_health")),
+    ("gpu_nodes", ("gpu_driver", "gpu_fabric", "gpu_power", "gpu_mig", "cuda", "gpu_health", "gpu_exporter")),
     ("slurm", ("slurm_common", "munge")),
     ("mariadb", ("mariadb",)),
     ("slurm_dbds", ("slurm_dbd",)),

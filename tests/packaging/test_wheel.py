@@ -93,7 +93,7 @@ def test_ansible_galaxy_knows_the_collection(wheel: Environment) -> None:
 
 
 ELSEWHERE = {
-    *("gpu_driver", "gpu_fabric", "gpu_health", "gpu_mig", "gpu_power", "cuda"),
+    *("gpu_driver", "gpu_fabric", "gpu_health", "gpu_mig", "gpu_power", "cuda", "gpu_exporter"),
     *("subids", "podman", "apptainer", "docker", "nvidia_container_toolkit"),
     *("containerd", "enroot", "pyxis"),
     *("mpi", "slurm_pam"),

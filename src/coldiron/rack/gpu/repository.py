@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -13,15 +14,20 @@ from coldiron.rack.aptsource import AptSource, codename_of
 from coldiron.rack.gpu.package import build as build_driver
 from coldiron.rack.gpu.package import digest, sources
 from coldiron.rack.gpu.toolkit import build as build_toolkit
-from coldiron.rack.host import Host
+from coldiron.rack.host import CommandError, Host
 from coldiron.rack.layout import Layout
 from coldiron.rack.state import write_atomically
 from coldiron.testing.aptrepo import Deb, Package, SigningKey, build
 from coldiron.testing.aptrepo.fixtures import driver_versions, fixtures
 from coldiron.testing.aptrepo.sources import pyxis
+from coldiron.testing.stages import find_collection
 
 # Where the nodes have it.
 MOUNTED = "/srv/coldiron-fixtures"
+# A directory in it for packages of Python, of which role gpu_exporter says the hashes; and what nodes take.
+WHEELS = "wheels"
+REQUIREMENTS = Path("roles/gpu_exporter/files/nvitop-requirements.txt")
+PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
 # Programs of Debian's that talk to the driver, and lie in components that a node need not have.
 PROGRAMS = ("nvidia-smi", "slurm-wlm-nvml-plugin")
 # The release whose programs these are: their packages pin the library in its version.
@@ -51,6 +57,7 @@ def making() -> str:
     parts = [
         *sorted(texts),
         *(own.joinpath(name).read_text(encoding="utf-8") for name in ("repository.py", "toolkit.py")),
+        (find_collection() / REQUIREMENTS).read_text(encoding="utf-8"),
     ]
     return f"{digest(sources())}-{hashlib.sha256(''.join(parts).encode()).hexdigest()[:12]}"
 
@@ -99,6 +106,25 @@ def programs(host: Host, store: Path, apt: AptSource, proxy: str) -> list[Path]:
     return sorted(store.glob("*.deb"))
 
 
+def wheels(host: Host, store: Path, requirements: Path, target: Path) -> None:
+    """Python packages that ``requirements`` names by their hashes, in ``target``, fetched if ``store`` has none of it.
+
+    Raises CommandError.
+    """
+    kept = store / hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    if not kept.is_dir():
+        work = store / f".{kept.name}"
+        shutil.rmtree(work, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
+        command += ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11"]
+        command += [word for platform in PLATFORMS for word in ("--platform", platform)]
+        command += ["--requirement", str(requirements), "--dest", str(work)]
+        host.run(command, what="fetching nvitop-exporter", timeout_seconds=_SECONDS)
+        work.rename(kept)
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(kept, target)
+
+
 def make(host: Host, layout: Layout, apt: AptSource, proxy: str, say: Callable[[str], None]) -> None:
     """Make the repository of a rack, if it has none of this making yet."""
     mark = making()
@@ -114,6 +140,12 @@ def make(host: Host, layout: Layout, apt: AptSource, proxy: str, say: Callable[[
     # Without Go the container toolkit stays a fixture, which describes no GPU.
     packages += [Deb(path) for path in [build_toolkit(host, layout.machine)] if path]
     build(place(layout), packages, key)
+    requirements = find_collection() / REQUIREMENTS
+    try:
+        wheels(host, layout.machine.cache / "gpu-wheels", requirements, place(layout) / WHEELS)
+    except CommandError as error:
+        # Only role gpu_exporter misses them, and says so.
+        say(f"without nvitop-exporter: {error}")
     name, source = pyxis()
     (place(layout) / name).write_bytes(source)
     public = layout.own / "fixtures.asc"

@@ -43,7 +43,8 @@ def sign(root: Path, key: SigningKey) -> None:
     (root / "InRelease").write_text(key.clearsigned(release), encoding="utf-8")
     (root / "key.asc").write_text(key.public, encoding="utf-8")
     for path in root.iterdir():
-        path.chmod(0o644)
+        if path.is_file():
+            path.chmod(0o644)
 
 
 def _stanza(deb: Path) -> str:
