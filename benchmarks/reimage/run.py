@@ -115,10 +115,13 @@ class Bench:
         self.head = site.hosts("netboot_server")[0]
         self.image_class = str(site.hostvars(node)["coldiron_image_class"])
         self.pid_file = self._pid_file()
+        # The emulator's process and its seconds when last seen, and those of the ones before it.
+        self.seen, self.before = (0, 0.0), 0.0
 
     def bare_boot(self) -> Moment:
         """From the BMC's word that there is power to ssh, of the system that is installed."""
         self._play("power_off")
+        self._count_anew()
         self._play("power_on")
         begun = time.time()
         self._until_ssh()
@@ -127,6 +130,7 @@ class Bench:
     def reimage(self, serial: str, told: dict[str, str]) -> dict[str, Moment]:
         """When each step was reached, from the order, which the BMC is asked right behind, to ssh."""
         self._play("power_off")
+        self._count_anew()
         begun, ahead = time.time(), self._ahead()
         wishes = {"provision_nodes": [self.node], "provision_consent": [serial], **told}
         process = subprocess.Popen(
@@ -194,15 +198,24 @@ class Bench:
         return None
 
     def _processor(self) -> float:
-        """Processor seconds of the emulator since the machine has power; 0 where there is none."""
+        """Processor seconds of the emulator since the count began; 0 where there is none.
+
+        A machine that is switched off and on in between is another process.
+        """
         try:
             assert self.pid_file
-            words = (
-                Path(f"/proc/{int(self.pid_file.read_text())}/stat").read_text().rpartition(")")[2].split()
-            )
+            pid = int(self.pid_file.read_text())
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (AssertionError, OSError, ValueError):
-            return 0.0
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+            return self.before + self.seen[1]
+        if pid != self.seen[0]:
+            self.before += self.seen[1]
+        self.seen = pid, (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return self.before + self.seen[1]
+
+    def _count_anew(self) -> None:
+        """Forget the emulators of earlier runs: the machine has no power."""
+        self.seen, self.before = (0, 0.0), 0.0
 
     def _play(self, what: str) -> None:
         """Role bmc's file of this name, for the machine."""
