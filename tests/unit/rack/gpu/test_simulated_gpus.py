@@ -192,6 +192,28 @@ def test_debians_programs_come_from_the_machines_own_archive(tmp_path: Path) -> 
     assert not host.ran
 
 
+class Index(Bench):
+    """An index of Python packages that has what it is asked for."""
+
+    def run(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        self.ran.append(command)
+        place = Path(command[command.index("--dest") + 1])
+        place.mkdir(parents=True)
+        (place / "nvitop_exporter-1-py3-none-any.whl").write_text("wheel")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+
+def test_python_packages_are_fetched_by_their_hashes_once_for_each_list(tmp_path: Path) -> None:
+    host, wanted, target = Index(), tmp_path / "requirements.txt", tmp_path / "served"
+    for text, times in (("nvitop-exporter==1", 1), ("nvitop-exporter==1", 1), ("nvitop-exporter==2", 2)):
+        wanted.write_text(text)
+        repository.wheels(host, tmp_path / "store", wanted, target)  # type: ignore[arg-type]
+        assert [path.name for path in target.iterdir()] == ["nvitop_exporter-1-py3-none-any.whl"]
+        assert len(host.ran) == times
+    assert "--require-hashes" in host.ran[0]
+    assert (repository.find_collection() / repository.REQUIREMENTS).is_file()
+
+
 def test_a_rack_says_where_its_repository_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout("r", tmp_path / "inventory", Machine(cache=tmp_path / "cache", lib=tmp_path / "lib"))
     key = SigningKey(tmp_path, "A" * 40)
@@ -206,6 +228,7 @@ def test_a_rack_says_where_its_repository_is(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(repository, "build", build)
     monkeypatch.setattr(repository, "programs", lambda *_: [])
     monkeypatch.setattr(repository, "build_toolkit", lambda *_: None)
+    monkeypatch.setattr(repository, "wheels", lambda *_: None)
     said: list[str] = []
     for _ in range(2):
         repository.make(Bench(), layout, AptSource(()), "", said.append)  # type: ignore[arg-type]
