@@ -26,13 +26,11 @@ def adoption_problems(
     task_plugins: Sequence[str],
     cgroup_config: Mapping[str, Any],
     adopts: bool,
-    session_profile: str = "",
 ) -> list[str]:
     """Return what keeps pam_slurm_adopt from its work, a sentence each; none where it can do it.
 
     ``settings`` and ``cgroup_config`` are the site's own words for slurm.conf and cgroup.conf. ``adopts`` says that
-    a session has to be put into its job's control group, and not only be let in; then ``session_profile`` names what
-    would take it out again and can be turned off.
+    a session has to be put into its job's control group, and not only be let in.
     """
     words = slurm_config.merge(settings)
     own = {key.lower(): value for key, value in words.items()}
@@ -52,12 +50,6 @@ def adoption_problems(
             "slurm_pam: here Slurm does not keep jobs in control groups, so that a session could not be put into its"
             " job's: set slurm_controller_proctrack_type to cgroup and have cgroup in slurm_controller_task_plugins,"
             " or let sessions in unconfined with `slurm_pam_not_adopted: allow`."
-        )
-    if not session_profile:
-        problems.append(
-            "slurm_pam: on this distribution nothing known here turns pam_systemd off, which takes a session out of"
-            " its job's control group again: leave the role out, or let sessions in unconfined with"
-            " `slurm_pam_not_adopted: allow`."
         )
     return problems
 

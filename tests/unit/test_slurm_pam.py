@@ -21,20 +21,19 @@ def test_administrators_may_run_any_command_and_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "proctrack", "plugins", "cgroup", "adopts", "profile", "told"),
+    ("settings", "proctrack", "plugins", "cgroup", "adopts", "told"),
     [
-        ({}, "cgroup", ["cgroup", "affinity"], {}, True, "systemd", []),
-        ({"PrologFlags": "Contain,X11"}, "cgroup", ["cgroup"], {}, True, "systemd", []),
-        ({"prologflags": ["alloc", "contain"]}, "cgroup", ["cgroup"], {}, True, "systemd", []),
-        ({"PrologFlags": "Alloc"}, "cgroup", ["cgroup"], {}, True, "systemd", ["lacks Contain"]),
-        ({"PrologFlags": "Alloc"}, "linuxproc", [], {}, False, "systemd", ["lacks Contain"]),
-        ({}, "linuxproc", ["cgroup"], {}, True, "systemd", ["control groups"]),
-        ({"ProctrackType": "proctrack/cgroup"}, "linuxproc", ["cgroup"], {}, True, "systemd", []),
-        ({"ProctrackType": "proctrack/pgid"}, "cgroup", ["cgroup"], {}, True, "systemd", ["control groups"]),
-        ({}, "cgroup", ["affinity"], {}, True, "systemd", ["control groups"]),
-        ({}, "cgroup", ["cgroup"], {"CgroupPlugin": "disabled"}, True, "systemd", ["control groups"]),
-        ({}, "cgroup", ["cgroup"], {}, True, "", ["pam_systemd"]),
-        ({}, "linuxproc", [], {"CgroupPlugin": "disabled"}, False, "", []),
+        ({}, "cgroup", ["cgroup", "affinity"], {}, True, []),
+        ({"PrologFlags": "Contain,X11"}, "cgroup", ["cgroup"], {}, True, []),
+        ({"prologflags": ["alloc", "contain"]}, "cgroup", ["cgroup"], {}, True, []),
+        ({"PrologFlags": "Alloc"}, "cgroup", ["cgroup"], {}, True, ["lacks Contain"]),
+        ({"PrologFlags": "Alloc"}, "linuxproc", [], {}, False, ["lacks Contain"]),
+        ({}, "linuxproc", ["cgroup"], {}, True, ["control groups"]),
+        ({"ProctrackType": "proctrack/cgroup"}, "linuxproc", ["cgroup"], {}, True, []),
+        ({"ProctrackType": "proctrack/pgid"}, "cgroup", ["cgroup"], {}, True, ["control groups"]),
+        ({}, "cgroup", ["affinity"], {}, True, ["control groups"]),
+        ({}, "cgroup", ["cgroup"], {"CgroupPlugin": "disabled"}, True, ["control groups"]),
+        ({}, "linuxproc", [], {"CgroupPlugin": "disabled"}, False, []),
     ],
 )
 def test_what_keeps_slurm_from_adopting_is_said(
@@ -43,10 +42,9 @@ def test_what_keeps_slurm_from_adopting_is_said(
     plugins: list[str],
     cgroup: dict[str, str],
     adopts: bool,
-    profile: str,
     told: list[str],
 ) -> None:
-    problems = slurm_pam.adoption_problems(settings, proctrack, plugins, cgroup, adopts, profile)
+    problems = slurm_pam.adoption_problems(settings, proctrack, plugins, cgroup, adopts)
     assert len(problems) == len(told)
     assert all(words in problem for words, problem in zip(told, problems, strict=True))
 
