@@ -10,6 +10,8 @@ import pytest
 
 IMAGE = "registry.invalid:5055/coldiron-test:latest"
 TOOLS = "/bin/sh /usr/bin/cat /usr/bin/id /usr/bin/sleep"
+# What makes the loader's cache of the driver's libraries writes beside it.
+ETC = "/etc/ld.so.conf"
 CARDS = "/usr/bin/nvidia-smi"
 CTR = "ctr --namespace coldiron-test"
 FOLDER = "/var/tmp/coldiron-containerd-test"
@@ -82,7 +84,7 @@ def files(host):
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}[host.check_output("uname -m")]
     host.check_output(
         f"rm -rf {FOLDER} && mkdir -m 0700 {FOLDER} && {{ ldd {tools} | grep -o '/[^ :]*' | grep -v libnvidia;"
-        f" printf '%s\\n' {tools}; }} | sort -u | tar --create --dereference --files-from=- 2>/dev/null"
+        f" printf '%s\\n' {tools} {ETC}; }} | sort -u | tar --create --dereference --files-from=- 2>/dev/null"
         f" > {FOLDER}/layer.tar && python3 -c {shlex.quote(MAKE)} {FOLDER} {architecture} {IMAGE}"
     )
     yield FOLDER
@@ -185,7 +187,7 @@ def test_the_daemon_reads_what_is_declared(host, opts):
 
 
 def test_the_daemon_has_started_with_its_file(host):
-    begun = host.check_output('date +%%s --date "$(systemctl show -P ActiveEnterTimestamp containerd)"')
+    begun = host.check_output('date +%s --date "$(systemctl show -P ActiveEnterTimestamp containerd)"')
     assert int(begun) >= int(host.file("/etc/containerd/config.toml").mtime.timestamp())
 
 

@@ -126,7 +126,7 @@ def test_the_daemon_has_loaded_the_plugin(host, opts):
     if opts["pyxis_worker"]:
         folder = host.file(opts["pyxis_runtime_path"])
         assert (folder.user, folder.mode) == ("root", 0o700)
-        begun = host.check_output('date +%%s --date "$(systemctl show -P ActiveEnterTimestamp slurmd)"')
+        begun = host.check_output('date +%s --date "$(systemctl show -P ActiveEnterTimestamp slurmd)"')
         assert int(begun) >= int(host.file(opts["__pyxis_file"]).mtime.timestamp())
 
 
