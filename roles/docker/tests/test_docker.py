@@ -131,3 +131,16 @@ def test_over_the_network_nobody_is_heard_without_a_certificate(host, opts):
             )
             refused = host.run(f"python3 -c {shlex.quote(asked)}")
             assert refused.rc != 0, refused.stdout
+
+
+def test_over_the_network_a_certificate_of_the_authority_is_heard(host, opts):
+    """The daemon's own serves as a client's, where it was made for that as well."""
+    address, port, tls = opts["docker_tcp_address"], opts["docker_tcp_port"], "/etc/docker/tls"
+    if not address or "TLS Web Client" not in host.check_output(
+        f"openssl x509 -in {tls}/server-cert.pem -noout -text"
+    ):
+        return
+    words = (
+        f"--tlsverify --tlscacert={tls}/ca.pem --tlscert={tls}/server-cert.pem --tlskey={tls}/server-key.pem"
+    )
+    assert host.check_output(f"docker -H tcp://{address}:{port} {words} info --format '{{{{.ID}}}}'")
