@@ -27,7 +27,7 @@ HALVES = {name: (f"LEFT-{name.upper()}", f"RIGHT-{name.upper()}") for name in MA
 # A disk that cluster.yml does not know of, and one that it calls data.
 STRAY, DATA = "STRAY-CPU01", "DATA-CPU02"
 # A BIOS or a kernel that is emulated beside others takes its time.
-STEP_SECONDS = {UEFI: {}, BIOS: {"stream": 300}}
+STEP_SECONDS = {UEFI: {}, BIOS: {"stream": 600}}
 CABLE = ("cdroads0", "cdroads1")
 
 
