@@ -54,7 +54,7 @@ def test_the_exporter_runs_and_a_boot_starts_it(host, eventually):
 
 
 def test_it_runs_as_a_user_who_may_do_nothing_else(host, eventually):
-    pid = eventually(lambda: host.check_output("systemctl show -p MainPID --value %s", UNIT).strip("0\n"))
+    pid = eventually(lambda: int(host.check_output("systemctl show -p MainPID --value %s", UNIT)))
     status = host.file(f"/proc/{pid}/status").content_string
     number = str(host.user("gpu-exporter").uid)
     assert re.search(r"^Uid:\s+(.*)$", status, re.MULTILINE)[1].split() == [number] * 4
