@@ -84,8 +84,9 @@ def login(host):
         f" -o AuthorizedKeysFile={PLACE}/key.pub -o PidFile={PLACE}/pid </dev/null >/dev/null 2>&1"
     )
     try:
+        # ssh's own status for a refusal would pass for a node that does not answer.
         yield lambda name, command: host.run(
-            f"ssh -i {PLACE}/key -p {PORT} {options} %s@127.0.0.1 %s", name, command
+            f"ssh -i {PLACE}/key -p {PORT} {options} %s@127.0.0.1 %s || exit 1", name, command
         )
     finally:
         host.run(f"kill $(cat {PLACE}/pid); rm -rf {PLACE}")
