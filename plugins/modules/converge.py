@@ -122,6 +122,7 @@ def plan_packages(wanted: list[Mapping], installed: dict[str, tuple[str, bool]])
         version, held = installed.get(name, ("", False))
         if want["state"] == "absent":
             plan["remove"] += [name] if version else []
+            plan["unhold"] += [name] if version and held else []
         elif not version or (pin and not fnmatch.fnmatchcase(version, pin)):
             plan["install"].append(f"{name}={pin}" if pin else name)
             plan["unhold"] += [name] if held else []  # else the package manager would not move it

@@ -35,6 +35,8 @@ NOTHING: dict[str, list[str]] = {"install": [], "remove": [], "hold": [], "unhol
         ({"hold": False}, {"p": ("1", True)}, {"unhold": ["p"]}),
         ({}, {"p": ("1", True)}, {}),
         ({"state": "absent"}, {}, {}),
+        # A held one would not be removed.
+        ({"state": "absent"}, {"p": ("1.0", True)}, {"remove": ["p"], "unhold": ["p"]}),
         ({"state": "absent"}, {"p": ("1", False)}, {"remove": ["p"]}),
     ],
 )
