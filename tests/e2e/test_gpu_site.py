@@ -254,6 +254,8 @@ def test_a_fabric_manager_of_another_version_is_refused(site: GpuSite) -> None:
     assert site.fabric("gpu01") == before
 
 
+# As docs/gpu.md says it: the node, and who tells Slurm.
+LAYOUT = ("--limit", "gpu02,slurm_controller", "--tags", "gpu_mig,slurm_controller,slurm_worker")
 RELAYOUT = ("--limit", "gpu02", "--tags", "gpu_mig", "-e", '{"gpu_mig_layouts": [{"profiles": ["7g.80gb"]}]}')
 
 
@@ -272,14 +274,19 @@ def test_containers_follow_when_gpus_are_divided_anew(site: GpuSite) -> None:
     before = site.on("gpu02", names)
     site.on(site.head, "scontrol update NodeName=gpu02 State=DRAIN Reason=layout")
     assert site.wait_for_state("gpu02", ("drained",)) == "drained"
-    record = site.play(*RELAYOUT)
-    assert record.status == 0, record.told()
-    assert site.instances("gpu02") == ["7g.80gb"] * 4
-    uuids = re.findall(r"UUID: (MIG-[^)]+)", site.on("gpu02", "nvidia-smi -L"))
-    after = site.on("gpu02", names)
-    assert after != before
-    assert all(f"nvidia.com/gpu={uuid}" in after for uuid in uuids)
-    record = site.play("--limit", "gpu02", "--tags", "gpu_mig")
+    with site.edited("- {profiles: [3g.40gb, 3g.40gb]}", "- {profiles: [7g.80gb]}"):
+        record = site.play(*LAYOUT)
+        assert record.status == 0, record.told()
+        assert site.instances("gpu02") == ["7g.80gb"] * 4
+        uuids = re.findall(r"UUID: (MIG-[^)]+)", site.on("gpu02", "nvidia-smi -L"))
+        after = site.on("gpu02", names)
+        assert after != before
+        assert all(f"nvidia.com/gpu={uuid}" in after for uuid in uuids)
+        site.on(site.head, "scontrol update NodeName=gpu02 State=RESUME")
+        assert job(site, "echo $CUDA_VISIBLE_DEVICES", "-w gpu02", "--gres=gpu:7g.80gb:1").strip() in uuids
+        site.on(site.head, "scontrol update NodeName=gpu02 State=DRAIN Reason=layout")
+        assert site.wait_for_state("gpu02", ("drained",)) == "drained"
+    record = site.play(*LAYOUT)
     assert record.status == 0, record.told()
     assert site.instances("gpu02") == ["3g.40gb"] * 8
     site.on(site.head, "scontrol update NodeName=gpu02 State=RESUME")
@@ -351,10 +358,8 @@ def test_a_driver_is_taken_away_and_comes_back(site: GpuSite) -> None:
 def test_every_run_of_another_inventory_refuses_the_nodes(site: GpuSite) -> None:
     """The cards are simulated: whoever takes such a node for a real one learns it before anything is touched."""
     folder = hand_written(site)
-    before = site.identities("gpu_node")
-    record = site.run(inventory=folder)
+    record = site.run("-e", f"gpu_driver_version={FIRST}", inventory=folder)
     assert record.status != 0
     assert {host for host, _task, _said in record.failed} == {"gpu01", "gpu02"}
     assert all("says that this node's GPUs are simulated" in said for _host, _task, said in record.failed)
     assert not record.changed
-    assert site.identities("gpu_node") == before
