@@ -326,7 +326,9 @@ class Converge:
         if not apt and not os.path.exists(self.at("/usr/bin/rpm")):
             raise Refusal("this node has neither apt nor dnf: packages cannot be managed here")
         names = [want["name"] for want in wanted]
-        plan = plan_packages(wanted, self.installed_deb(names) if apt else self.installed_rpm(names))
+        # What another package provides need not be installed; but it cannot be removed by that name.
+        wished = {want["name"] for want in wanted if want["state"] != "absent"}
+        plan = plan_packages(wanted, self.installed_deb(names, wished) if apt else self.installed_rpm(names))
         if not self.check:
             hold = ["apt-mark", "hold"] if apt else ["dnf", "-y", "versionlock", "add"]
             unhold = ["apt-mark", "unhold"] if apt else ["dnf", "-y", "versionlock", "delete"]
@@ -338,7 +340,7 @@ class Converge:
                 self.must("packages", [*hold, *plan["hold"]])
         self.done["packages"] = list(dict.fromkeys(name for names in plan.values() for name in names))
 
-    def installed_deb(self, names: list[str]) -> dict[str, tuple[str, bool]]:
+    def installed_deb(self, names: list[str], wished: set[str]) -> dict[str, tuple[str, bool]]:
         query = ["dpkg-query", "-W", "-f"]
         query.append("${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n")
         found: dict[str, tuple[str, bool]] = {}
@@ -346,11 +348,13 @@ class Converge:
             status, name, arch, version, _ = line.split("\t")
             if status[1:] == "i ":
                 found[name] = found[f"{name}:{arch}"] = (version, status[0] == "h")
-        if set(names) - set(found):  # perhaps a virtual package such as awk, which another one provides
+        if wished - set(found):  # perhaps a virtual package such as awk, which another one provides
             for line in self.run(query, errors=False).out.splitlines():
                 status, _, _, version, provides = line.split("\t")
                 for word in provides.split(",") if status[1:] == "i " else ():
-                    found.setdefault(word.split("(")[0].strip(), (version, False))
+                    name = word.split("(")[0].strip()
+                    if name in wished:
+                        found.setdefault(name, (version, False))
         return found
 
     def installed_rpm(self, names: list[str]) -> dict[str, tuple[str, bool]]:
