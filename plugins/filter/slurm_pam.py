@@ -38,7 +38,7 @@ def adoption_problems(
     flags = own.get("prologflags")
     if flags is not None and "contain" not in [flag.strip().lower() for flag in flags.split(",")]:
         problems.append(
-            f"slurm_pam: PrologFlags={flags} of slurm_controller_config lacks Contain, without which Slurm cannot say"
+            f"PrologFlags={flags} of slurm_controller_config lacks Contain, without which Slurm cannot say"
             " who has a job on a node: add it, or leave the setting out."
         )
     if not adopts:
@@ -47,7 +47,7 @@ def adoption_problems(
     tracked = own.get("proctracktype", f"proctrack/{proctrack_type}") == "proctrack/cgroup"
     if not tracked or "cgroup" not in task_plugins or cgroup.get("cgroupplugin") == "disabled":
         problems.append(
-            "slurm_pam: here Slurm does not keep jobs in control groups, so that a session could not be put into its"
+            "Here Slurm does not keep jobs in control groups, so that a session could not be put into its"
             " job's: set slurm_controller_proctrack_type to cgroup and have cgroup in slurm_controller_task_plugins,"
             " or let sessions in unconfined with `slurm_pam_not_adopted: allow`."
         )
