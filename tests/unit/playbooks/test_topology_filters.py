@@ -131,3 +131,28 @@ def test_workers_whose_driver_is_managed_are_asked_for_their_gpus() -> None:
 
 def test_every_filter_is_offered_by_its_name() -> None:
     assert all(callable(one) for one in topology.FilterModule().filters().values())
+
+
+def test_containers_of_jobs_are_where_enroot_and_jobs_are() -> None:
+    groups = {
+        "cluster": ["head", "login", "gpu", "cpu"],
+        "slurm_worker": ["gpu", "cpu"],
+        "slurm_login": ["login"],
+        "enroot": ["head", "gpu", "login"],
+        "containerd": ["cpu", "gpu"],
+        "gpu_node": ["gpu"],
+    }
+    found = topology.shape(groups)
+    assert found["pyxis_hosts"] == ["gpu", "login"]
+    assert found["with_containers"] == ["head", "gpu", "login"], (
+        "containerd's containers want no ids of people"
+    )
+    assert found["with_gpu_containers"] == ["gpu"]
+    assert [
+        role for role in topology.roles_of(found, "gpu") if role in ("enroot", "containerd", "pyxis")
+    ] == [
+        "enroot",
+        "containerd",
+        "pyxis",
+    ]
+    assert "pyxis" not in topology.roles_of(found, "cpu")
