@@ -46,6 +46,8 @@ def test_a_virtual_package_is_there_when_provided(node: Node) -> None:
     node.system.packages["mawk"] = ("ii ", "1")
     node.system.provides["mawk"] = "awk (= 1), other"
     assert not node.converge(packages=["awk"])["changed"]
+    # By that name it cannot be removed either.
+    assert not node.converge(packages=[{"name": "awk", "state": "absent"}])["changed"]
 
 
 @pytest.mark.parametrize(
