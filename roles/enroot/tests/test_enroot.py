@@ -85,7 +85,7 @@ def test_images_lie_on_the_node_s_own_disk(host, opts, user, container):
         assert host.file(f"{root}/{user}/data/{container}").is_directory
         assert words(host)["ENROOT_CACHE_PATH"] == f"{root}/$(id -un)/cache"
     home = output(host, user, 'echo "$HOME"').strip()
-    assert host.file(f"{home}/.local/share/enroot").exists == (not root)
+    assert host.file(f"{home}/.local/share/enroot/{container}").exists == (not root)
 
 
 def test_nobody_reads_another_s_files(host, opts):
