@@ -352,6 +352,9 @@ def test_a_driver_is_taken_away_and_comes_back(site: GpuSite) -> None:
     assert (again.status, again.restless) == (0, {}), again.told()
     record = site.play("--limit", "gpu01", "--tags", ",".join(GPU_ROLES))
     assert record.status == 0, record.told()
+    # slurmd counts GPUs when it starts, and then there were none.
+    site.on("gpu01", "systemctl restart slurmd")
+    site.on(site.head, "scontrol update NodeName=gpu01 State=RESUME || true")
     site.has_all_of("gpu01", FIRST)
 
 
