@@ -56,7 +56,8 @@ from collections.abc import Callable, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
-SUCCESS, CONVERSATION_FAILED = 0, 19
+SUCCESS = 0
+CONVERSATION_FAILED = 19
 TALK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
