@@ -107,7 +107,7 @@ def test_the_roles_own_tests_are_found(wheel: Environment) -> None:
     )  # fmt: skip
     for role in ROLES:
         assert (wheel.packages / COLLECTION / "roles" / role / "tests" / f"test_{role}.py").is_file(), role
-        # No host of this site is a machine, has GPUs of coldiron's, runs containers or MPI, or asks for a job at a login.
+        # No host of this site is a machine, has GPUs of coldiron's, runs containers or MPI, or asks for a job.
         assert (f"test_{role}.py" in found) == (role not in OF_MACHINES | ELSEWHERE), role
 
 
