@@ -53,7 +53,7 @@ EXAMPLES = r"""
     name: pyxis
     plugin: spank_pyxis.so
     url: https://mirror.example.com/pyxis-0.20.0.tar.gz
-    sha256: 0000000000000000000000000000000000000000000000000000000000000000
+    sha256: "{{ pyxis_sha256 }}"
 """
 
 RETURN = r"""

@@ -138,7 +138,7 @@ def test_sessions_stay_in_their_job_s_control_group(host, opts):
         assert not host.file("/etc/pam.d/common-session").contains(r"^[^#]*pam_systemd\.so")
 
 
-def test_a_job_has_a_container_from_its_first_second(controller):
+def test_a_job_has_a_container_from_its_first_second(host, controller):
     assert "contain" in controller.check_output("scontrol show config | grep ^PrologFlags").lower()
 
 
