@@ -89,7 +89,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.coldiron.cluster.plugins.module_utils import network_plan as net
-from ansible_collections.coldiron.cluster.plugins.module_utils.text_file import read
+from ansible_collections.coldiron.cluster.plugins.module_utils.text_file import read, replace
 
 PENDING = f"{net.STATE}/pending"
 UNDONE = f"{net.STATE}/undone"
@@ -100,15 +100,8 @@ SWITCH = "coldiron-network-switch"
 
 
 def write(path: str, text: str, mode: int) -> None:
-    """Put a file in place by a rename, on the disk before it is seen."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    staged = f"{path}.coldiron-new"
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(staged, mode)
-    os.rename(staged, path)
+    """A text put in place whole."""
+    replace(path, text.encode(), mode)
 
 
 class Node:

@@ -134,6 +134,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.coldiron.cluster.plugins.module_utils import repository_files as texts
+from ansible_collections.coldiron.cluster.plugins.module_utils import text_file
 
 LOCK_SECONDS = 300
 FETCH_SECONDS = 30
@@ -163,14 +164,7 @@ def put(path: str, content: bytes) -> None:
         if os.path.lexists(path):
             os.unlink(path)
         return
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    staged = f"{path}.coldiron-new"
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(staged, 0o644)
-    os.rename(staged, path)
+    text_file.replace(path, content, 0o644)
 
 
 class Repository:
