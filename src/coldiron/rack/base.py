@@ -148,9 +148,9 @@ class Bakery:
     def keep(self, work: Path, name: str, of: str) -> Path:
         """Give a finished base in ``work`` its name, and return its root. The newest one ``of`` something is kept."""
         write_atomically(work / "base.json", json.dumps({"version": VERSION, "distribution": of}) + "\n")
-        baked = int(time.time())
-        while (final := self.machine.bases / f"{name}-{baked}").exists():
-            baked += 1
+        # Later than what it takes the place of, be that of the same second or of a clock that went back since.
+        ages = [_age(older) for older in self._by_distribution().get(of, [])]
+        final = self.machine.bases / f"{name}-{max(int(time.time()), *(age + 1 for age in ages), 0)}"
         # All of it on the disk before it gets its name: after a power cut it is whole or not there.
         self.host.run(["sync", "-f", str(work)])
         os.rename(work, final)
@@ -164,14 +164,18 @@ class Bakery:
     def clear_unused(self, used: Iterable[str]) -> None:
         """Remove images that a newer one of the same recipe's distribution replaces and no rack stands on."""
         in_use = {Path(root).parent for root in used}
-        by_distribution: dict[str, list[Path]] = {}
-        for base in self.machine.bases.glob("*/base.json"):
-            data = read_json(base) or {}
-            by_distribution.setdefault(str(data.get("distribution")), []).append(base.parent)
-        for bases in by_distribution.values():
+        for bases in self._by_distribution().values():
             for base in sorted(bases, key=_age)[:-1]:
                 if base not in in_use:
                     shutil.rmtree(base, ignore_errors=True)
+
+    def _by_distribution(self) -> dict[str, list[Path]]:
+        """The finished bases, by what they are of."""
+        found: dict[str, list[Path]] = {}
+        for base in self.machine.bases.glob("[!.]*/base.json"):
+            data = read_json(base) or {}
+            found.setdefault(str(data.get("distribution")), []).append(base.parent)
+        return found
 
 
 def explain(distribution: str, sources: str) -> str:

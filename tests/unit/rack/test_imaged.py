@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,9 +90,13 @@ def test_an_image_is_unpacked_once_for_all_racks(toy: Toy, rack: Rack, store: St
     assert len(toy.host.ran("tar")) == 1
 
 
+@pytest.mark.parametrize("seconds_a_look", [60, 0, -60])
 def test_a_newer_image_takes_the_place_of_the_older_one_where_nothing_stands_on_it(
-    toy: Toy, rack: Rack, store: Store
+    toy: Toy, rack: Rack, store: Store, monkeypatch: pytest.MonkeyPatch, seconds_a_look: int
 ) -> None:
+    """Unpacked later, within the same second, or after the clock went back: the newer one is the newer one."""
+    clock = itertools.count(1_790_000_000, seconds_a_look)
+    monkeypatch.setattr("coldiron.rack.base.time", SimpleNamespace(time=lambda: float(next(clock))))
     baked(store, b"an image")
     first = up(rack, store).nodes["gpu01"].base
     newer = baked(store, b"another image")
