@@ -26,7 +26,7 @@ options:
   services:
     description:
       - Units whose processes hold GPUs open. Those that run are stopped while modules are exchanged, and started
-        afterwards.
+        afterwards, whether that went well or not. One that is masked is not started.
     type: list
     elements: str
     default: []
@@ -240,20 +240,37 @@ class Node:
             self.must("modprobe", name)
 
     def reload(self, nature: str) -> None:
-        """Out with the old modules, in with the new; services of the driver's own stop and start with them."""
+        """Out with the old modules, in with the new; services that hold GPUs stop and start with them.
+
+        What ran before runs afterwards, also where the modules could not be exchanged.
+        """
         running = [one for one in self.services if self.said("systemctl", "is-active", one) == "active"]
-        for one in running:
-            self.must("systemctl", "stop", one)
-        if nature == "machine":
-            loaded = {line.split()[0].replace("_", "-") for line in read("/proc/modules").splitlines()}
-            for name in (one for one in MODULES if one in loaded):
-                self.must("modprobe", "-r", name)
-        self.load(nature)
-        for one in running:
-            if one in TIED:
-                self.module.run_command(["systemctl", "start", one])
-            else:
-                self.must("systemctl", "start", one)
+        complaints: list[str] = []
+        try:
+            for one in running:
+                self.must("systemctl", "stop", one)
+            if nature == "machine":
+                loaded = {line.split()[0].replace("_", "-") for line in read("/proc/modules").splitlines()}
+                for name in (one for one in MODULES if one in loaded):
+                    self.must("modprobe", "-r", name)
+            self.load(nature)
+        finally:
+            for one in running:
+                complaints += self.start(one)
+        if complaints:
+            self.module.fail_json(msg="; ".join(complaints))
+
+    def start(self, service: str) -> list[str]:
+        """Start a service again; returns what is wrong where it has to start and does not."""
+        # Somebody wants it off for good: it ran on only because nobody had stopped it.
+        if self.said("systemctl", "show", "--property=LoadState", "--value", service) == "masked":
+            return []
+        code, out, error = self.module.run_command(["systemctl", "start", service])
+        return (
+            [f"systemctl start {service}: {(error or out).strip() or code}"]
+            if code and service not in TIED
+            else []
+        )
 
 
 def main() -> None:
