@@ -17,29 +17,25 @@ description:
   - Sets C(ansible_facts) with the names and values of M(ansible.builtin.setup), and no others -
     C(os_family), C(distribution), C(distribution_version), C(distribution_major_version),
     C(distribution_release), C(architecture), C(python_version), C(service_mgr) and C(virtualization_type).
+  - Says beside them whether the node's GPUs are simulated, as a virtual rack's are.
   - Costs a tenth of M(ansible.builtin.setup), because the standard library is all that it loads.
 author: The coldiron maintainers
 attributes:
   check_mode:
     support: full
     description: It only reads.
-options:
-  simulated_gpus:
-    description:
-      - What to do with a node whose GPUs are simulated, which says so in C(/etc/coldiron/simulated-gpu). Only a virtual
-        rack has such nodes; on any other one they would run jobs on nothing.
-    type: str
-    choices: [allowed, refused]
-    default: allowed
+options: {}
 """
 
 EXAMPLES = r"""
 - name: Learn which operating system each node runs
   coldiron.cluster.os_facts:
+  register: node
 
-- name: Learn it of nodes that have to be real
-  coldiron.cluster.os_facts:
-    simulated_gpus: refused
+- name: Refuse a node whose GPUs are simulated
+  ansible.builtin.fail:
+    msg: Jobs would compute nothing here.
+  when: node.simulated_gpus
 """
 
 RETURN = r"""
@@ -48,6 +44,10 @@ ansible_facts:
   returned: always
   type: dict
   sample: {os_family: Debian, distribution: Debian, distribution_version: "13.1", distribution_major_version: "13"}
+simulated_gpus:
+  description: Whether the node says in C(/etc/coldiron/simulated-gpu) that its GPUs are simulated.
+  returned: always
+  type: bool
 """
 
 NAMES = {
@@ -123,24 +123,9 @@ def facts(root: str = "") -> dict[str, str]:
     return found
 
 
-def simulated(root: str = "") -> str:
-    """Why a node that has to be real is refused; empty where its GPUs are not simulated."""
-    marker = root + MARKER
-    if not os.path.exists(marker):
-        return ""
-    return (
-        f"{MARKER} says that this node's GPUs are simulated: it belongs to a virtual rack, and jobs on it "
-        "would compute nothing. Take it out of this inventory; a real node is to be installed anew."
-    )
-
-
-def main(arguments: str) -> int:
-    # The placeholder alone makes this a lean module.
-    wanted = json.loads(arguments)
-    if wanted.get("simulated_gpus") == "refused" and (reason := simulated()):
-        print(json.dumps({"failed": True, "msg": reason}))
-        return 1
-    print(json.dumps({"changed": False, "ansible_facts": facts()}))
+def main(_arguments: str) -> int:
+    # There are no options: the placeholder alone makes this a lean module.
+    print(json.dumps({"changed": False, "ansible_facts": facts(), "simulated_gpus": os.path.exists(MARKER)}))
     return 0
 
 

@@ -379,7 +379,7 @@ print(event.eventType, event.eventData)
     assert said.splitlines()[-1] == "8 94"
 
 
-def test_outside_a_rack_the_node_is_refused(node: Node, tmp_path: Path) -> None:
+def test_another_inventory_is_told_of_the_simulation(node: Node, tmp_path: Path) -> None:
     known = f"-o UserKnownHostsFile={BENCH / '.rack/known_hosts'}"
     inventory = {
         "all": {
@@ -394,20 +394,15 @@ def test_outside_a_rack_the_node_is_refused(node: Node, tmp_path: Path) -> None:
     }
     # JSON is YAML too.
     (tmp_path / "hosts.yml").write_text(json.dumps(inventory))
-    # What playbooks/validate.yml asks of every node whose inventory is not its rack's.
+    # What playbooks/validate.yml asks of every node; tests/e2e/test_gpu_site.py sees what it does with the answer.
     ask = [command("ansible"), "gpu01", "-i", str(tmp_path / "hosts.yml"), "-m", "coldiron.cluster.os_facts"]
     environment = {
         **os.environ,
         "ANSIBLE_NOCOLOR": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    said = {}
-    for word in ("allowed", "refused"):
-        ran = subprocess.run(
-            [*ask, "-a", f"simulated_gpus={word}"],
-            capture_output=True, text=True, check=False, timeout=120, cwd=ROOT, env=environment,
-        )  # fmt: skip
-        said[word] = (ran.returncode, ran.stdout + ran.stderr)
-    assert said["allowed"][0] == 0
-    assert said["refused"][0] == 2
-    assert "says that this node's GPUs are simulated: it belongs to a virtual rack" in said["refused"][1]
+    ran = subprocess.run(
+        ask, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "simulated_gpus: true" in ran.stdout.replace('"', "")

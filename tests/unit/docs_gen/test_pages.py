@@ -64,7 +64,7 @@ def test_a_module_is_told_with_examples_and_results(made: dict[str, Page]) -> No
     assert '<tr id="returns-changed' in text or "## What it returns" in text
     assert "cache_plugin" in made["plugins/cluster_inventory.md"].text
     assert "Needs:" in made["plugins/cluster_inventory.md"].text
-    assert '<tr id="simulated_gpus">' in made["plugins/os_facts_module.md"].text
+    assert '<tr id="modules_unit">' in made["plugins/gpu_driver_module.md"].text
 
 
 def test_every_code_is_told(made: dict[str, Page]) -> None:
