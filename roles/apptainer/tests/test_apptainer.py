@@ -9,27 +9,16 @@ import pytest
 TOOLS = "/bin/sh /usr/bin/cat /usr/bin/id /usr/bin/ls"
 
 
-def as_user(host, name, command):
-    """Run a command in a login shell of ``name``, as a job or an ssh session does."""
-    return host.run(f"runuser -l {name} -c {shlex.quote(command)}")
-
-
-def output(host, name, command):
-    found = as_user(host, name, command)
-    assert found.rc == 0, found.stderr
-    return found.stdout
-
-
 @pytest.fixture(scope="module")
-def user(host, opts):
+def user(host, opts, as_user):
     """Somebody who has an account here; without such a person Apptainer has nothing to do on the node."""
-    return next(name for name in opts["apptainer_users"] if host.user(name).exists)
+    return as_user(next(name for name in opts["apptainer_users"] if host.user(name).exists))
 
 
 @pytest.fixture(scope="module")
-def image(host, user):
+def image(user):
     """An image that the user has built of the node's own programs: no registry is asked."""
-    folder = output(host, user, "mktemp --directory").strip()
+    folder = user.output("mktemp --directory").strip()
     root = f"{folder}/root"
     made = (
         f"mkdir -p {root}/etc && {{ ldd {TOOLS} | grep -o '/[^ :]*'; printf '%s\\n' {TOOLS}; }} | sort -u"
@@ -37,13 +26,13 @@ def image(host, user):
         f" && : > {root}/etc/passwd && : > {root}/etc/group"
         f" && apptainer --quiet build {folder}/test.sif {root}"
     )
-    output(host, user, made)
+    user.output(made)
     yield f"{folder}/test.sif"
-    output(host, user, f"rm -rf {folder}")
+    user.output(f"rm -rf {folder}")
 
 
-def inside(host, user, image, command, options=""):
-    return output(host, user, f"apptainer --quiet exec {options} {image} {command}")
+def inside(user, image, command, options=""):
+    return user.output(f"apptainer --quiet exec {options} {image} {command}")
 
 
 def setting(host, word):
@@ -52,25 +41,25 @@ def setting(host, word):
 
 @pytest.mark.acts
 def test_a_person_is_the_same_person_inside(host, user, image):
-    assert f"uid={host.user(user).uid}" in inside(host, user, image, "/usr/bin/id")
+    assert f"uid={host.user(user.name).uid}" in inside(user, image, "/usr/bin/id")
 
 
 @pytest.mark.acts
 def test_root_inside_is_the_person_outside(host, user, image):
-    shown = inside(host, user, image, "/usr/bin/cat /proc/self/uid_map", "--fakeroot").splitlines()
-    assert shown[0].split() == ["0", str(host.user(user).uid), "1"]
+    shown = inside(user, image, "/usr/bin/cat /proc/self/uid_map", "--fakeroot").splitlines()
+    assert shown[0].split() == ["0", str(host.user(user.name).uid), "1"]
     assert len(shown) == 2, "without subordinate ids root inside has no other ids"
 
 
 @pytest.mark.acts
 def test_containers_need_no_program_with_root_s_rights(host, opts, user, image):
     """In a container of a user namespace the ids are mapped; a setuid starter maps none."""
-    mapped = inside(host, user, image, "/usr/bin/cat /proc/self/uid_map").split()
+    mapped = inside(user, image, "/usr/bin/cat /proc/self/uid_map").split()
     starters = host.run("find / -xdev -name 'starter-suid' -perm -4000").stdout.split()
     if opts["apptainer_setuid"]:
         assert starters
     else:
-        assert mapped[1] == str(host.user(user).uid)
+        assert mapped[1] == str(host.user(user.name).uid)
         assert starters == []
     assert setting(host, "allow setuid") == ("yes" if opts["apptainer_setuid"] else "no")
 
@@ -78,24 +67,23 @@ def test_containers_need_no_program_with_root_s_rights(host, opts, user, image):
 @pytest.mark.acts
 def test_what_is_bound_is_what_was_declared(host, opts, user, image):
     points = [
-        line.split()[4]
-        for line in inside(host, user, image, "/usr/bin/cat /proc/self/mountinfo").splitlines()
+        line.split()[4] for line in inside(user, image, "/usr/bin/cat /proc/self/mountinfo").splitlines()
     ]
     for bind in opts["apptainer_bind_paths"]:
         source, _, target = bind.partition(":")
         if host.file(source).exists:
             assert (target.partition(":")[0] or source) in points
-    home = host.check_output(f"getent passwd {user}").split(":")[5]
+    home = host.check_output(f"getent passwd {user.name}").split(":")[5]
     assert (home in points) == opts["apptainer_mount_home"]
 
 
 @pytest.mark.acts
-def test_nothing_of_an_image_lies_in_the_home(host, opts, user):
+def test_nothing_of_an_image_lies_in_the_home(opts, user):
     root = opts["apptainer_user_root"]
-    shown = output(host, user, 'echo "$APPTAINER_CACHEDIR $APPTAINER_TMPDIR"').split()
+    shown = user.output('echo "$APPTAINER_CACHEDIR $APPTAINER_TMPDIR"').split()
     if root:
-        assert shown == [f"{root}/{user}/cache", f"{root}/{user}/tmp"]
-        output(host, user, 'touch "$APPTAINER_TMPDIR/mine" && rm "$APPTAINER_TMPDIR/mine"')
+        assert shown == [f"{root}/{user.name}/cache", f"{root}/{user.name}/tmp"]
+        user.output('touch "$APPTAINER_TMPDIR/mine" && rm "$APPTAINER_TMPDIR/mine"')
     else:
         assert shown == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 import pytest
 
@@ -11,69 +10,58 @@ IMAGE = "localhost/coldiron-test:latest"
 TOOLS = "/bin/sh /usr/bin/cat /usr/bin/id /usr/bin/touch"
 
 
-def as_user(host, name, command):
-    """Run a command in a login shell of ``name``, as a job or an ssh session does."""
-    return host.run(f"runuser -l {name} -c {shlex.quote(command)}")
-
-
-def output(host, name, command):
-    found = as_user(host, name, command)
-    assert found.rc == 0, found.stderr
-    return found.stdout
-
-
-def info(host, name="root"):
-    return json.loads(output(host, name, "podman --log-level=error info --format json"))
+def info(person):
+    return json.loads(person.output("podman --log-level=error info --format json"))
 
 
 @pytest.fixture(scope="module")
-def user(host, opts):
+def user(host, opts, as_user):
     """Somebody who has an account here; without such a person podman has nothing to do on the node."""
-    return next(name for name in opts["podman_users"] if host.user(name).exists)
+    return as_user(next(name for name in opts["podman_users"] if host.user(name).exists))
 
 
 @pytest.fixture(scope="module")
-def image(host, user):
+def image(user):
     """An image of the user's, made of the node's own programs: no registry is asked."""
     made = (
         f"{{ ldd {TOOLS} | grep -o '/[^ :]*'; printf '%s\\n' {TOOLS}; }} | sort -u"
         f" | tar --create --dereference --files-from=- 2>/dev/null | podman import --quiet - {IMAGE}"
     )
-    output(host, user, made)
+    user.output(made)
     yield IMAGE
-    output(host, user, f"podman rmi --force {IMAGE}")
+    user.output(f"podman rmi --force {IMAGE}")
 
 
 @pytest.mark.acts
-def test_a_person_runs_a_container(host, user, image):
-    assert "uid=0" in output(host, user, f"podman run --rm --network=none {image} /usr/bin/id")
+def test_a_person_runs_a_container(user, image):
+    assert "uid=0" in user.output(f"podman run --rm --network=none {image} /usr/bin/id")
 
 
 @pytest.mark.acts
 def test_root_inside_is_the_person_outside(host, user, image):
-    rows = output(host, user, f"podman run --rm {image} /usr/bin/cat /proc/self/uid_map").splitlines()
-    uid = host.user(user).uid
+    rows = user.output(f"podman run --rm {image} /usr/bin/cat /proc/self/uid_map").splitlines()
+    uid = host.user(user.name).uid
     ranges = [line.split(":") for line in host.file("/etc/subuid").content_string.splitlines()]
-    start, count = next(row[1:] for row in ranges if row[0] == user)
+    start, count = next(row[1:] for row in ranges if row[0] == user.name)
     assert [row.split() for row in rows] == [["0", str(uid), "1"], ["1", start, count]]
 
 
 @pytest.mark.acts
 def test_a_container_writes_as_the_person_and_nobody_else(host, user, image):
-    folder = output(host, user, "mktemp --directory").strip()
-    output(host, user, f"podman run --rm --volume {folder}:/mnt {image} /usr/bin/touch /mnt/mine")
-    assert host.file(f"{folder}/mine").user == user
-    refused = as_user(host, user, f"podman run --rm --volume /etc:/mnt {image} /usr/bin/touch /mnt/mine")
+    folder = user.output("mktemp --directory").strip()
+    user.output(f"podman run --rm --volume {folder}:/mnt {image} /usr/bin/touch /mnt/mine")
+    assert host.file(f"{folder}/mine").user == user.name
+    refused = user.run(f"podman run --rm --volume /etc:/mnt {image} /usr/bin/touch /mnt/mine")
     assert refused.rc != 0
     assert not host.file("/etc/mine").exists
-    output(host, user, f"rm -r {folder}")
+    user.output(f"rm -r {folder}")
 
 
-def test_images_lie_on_the_node_s_own_disk(host, opts, user):
-    store = info(host, user)["store"]
-    assert store["graphRoot"] == f"{opts['podman_user_storage_root']}/{user}"
+def test_images_lie_on_the_node_s_own_disk(opts, user, as_user):
+    store = info(user)["store"]
+    assert store["graphRoot"] == f"{opts['podman_user_storage_root']}/{user.name}"
     assert store["graphDriverName"] == opts["podman_storage_driver"]
-    assert info(host)["store"]["graphRoot"] == opts["podman_storage_root"]
+    assert info(as_user("root"))["store"]["graphRoot"] == opts["podman_storage_root"]
 
 
 def test_nobody_reads_another_s_images(host, opts):
@@ -82,8 +70,8 @@ def test_nobody_reads_another_s_images(host, opts):
         assert (folder.user, folder.mode) == (name, 0o700)
 
 
-def test_registries_are_the_declared_ones(host, opts, user):
-    known = info(host, user)["registries"]
+def test_registries_are_the_declared_ones(opts, user):
+    known = info(user)["registries"]
     assert (known.get("search") or []) == opts["podman_search_registries"]
     for registry in opts["podman_registries"]:
         shown = known[registry.get("prefix") or registry["location"]]
@@ -95,10 +83,10 @@ def test_registries_are_the_declared_ones(host, opts, user):
         assert [(one["Location"], one["Insecure"]) for one in shown["Mirrors"] or []] == mirrors
 
 
-def test_a_name_without_a_registry_is_pulled_from_nowhere(host, opts, user):
+def test_a_name_without_a_registry_is_pulled_from_nowhere(opts, user):
     """Whoever serves a name that somebody else means would run as that person."""
     if not opts["podman_search_registries"]:
-        refused = as_user(host, user, "podman pull --quiet coldiron-test-nowhere")
+        refused = user.run("podman pull --quiet coldiron-test-nowhere")
         assert refused.rc != 0
         assert "no unqualified-search registries are defined" in refused.stderr
 
@@ -108,7 +96,7 @@ def test_the_policy_is_the_declared_one(host, opts):
 
 
 def test_the_engine_needs_no_session(host, opts, user):
-    engine = info(host, user)["host"]
+    engine = info(user)["host"]
     assert engine["cgroupManager"] == opts["podman_cgroup_manager"]
     assert engine["eventLogger"] == "file"
     assert engine["ociRuntime"]["name"] == "crun"

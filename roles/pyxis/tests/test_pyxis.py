@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 
 import pytest
 
@@ -13,35 +12,24 @@ CARDS = "/usr/bin/nvidia-smi"
 NOTE = "/var/lib/coldiron/spank/pyxis/built.json"
 
 
-def as_user(host, name, command):
-    """Run a command in a login shell of ``name``."""
-    return host.run(f"runuser -l {name} -c {shlex.quote(command)}")
-
-
-def output(host, name, command):
-    found = as_user(host, name, command)
-    assert found.rc == 0, found.stderr
-    return found.stdout
-
-
 def release(host):
     """Slurm's release here, such as 24.11.5."""
     return host.check_output("sinfo --version").split()[1]
 
 
 @pytest.fixture(scope="module")
-def user(host, opts, run_on, role_hosts):
+def user(host, opts, as_user, run_on, role_hosts):
     """Somebody who may run jobs: whom the controller knows and who has Enroot's directories here."""
     controller = run_on(role_hosts("slurm_controller")[0])
     known = controller.check_output("sacctmgr --noheader --parsable2 show user format=user").split()
     people = [account["name"] for account in opts["users_accounts"]]
-    return next(name for name in people if name in known and host.user(name).exists)
+    return as_user(next(name for name in people if name in known and host.user(name).exists))
 
 
 @pytest.fixture(scope="module")
 def image(host, user):
     """An image of the node's own programs that asks for all GPUs: no registry is asked."""
-    folder = output(host, user, "mktemp --directory /var/tmp/pyxis-test.XXXXXX").strip()
+    folder = user.output("mktemp --directory /var/tmp/pyxis-test.XXXXXX").strip()
     root = f"{folder}/root"
     tools = f"{TOOLS} {CARDS}" if host.file(CARDS).exists else TOOLS
     made = (
@@ -51,9 +39,9 @@ def image(host, user):
         f" && echo NVIDIA_VISIBLE_DEVICES=all > {root}/etc/environment"
         f" && mksquashfs {root} {folder}/test.sqsh -all-root -quiet -no-progress"
     )
-    output(host, user, made)
+    user.output(made)
     yield f"{folder}/test.sqsh"
-    output(host, user, f"rm -rf {folder}")
+    user.output(f"rm -rf {folder}")
 
 
 def job(hostname, image, command, options=""):
@@ -70,28 +58,28 @@ def test_srun_has_the_option(host):
 @pytest.mark.acts
 def test_a_job_runs_in_the_image_that_it_asks_for(host, hostname, opts, user, image):
     if opts["pyxis_worker"]:
-        shown = output(host, user, job(hostname, image, "/usr/bin/cat /etc/os-release"))
+        shown = user.output(job(hostname, image, "/usr/bin/cat /etc/os-release"))
         assert shown == "NAME=coldiron-test\n"
-        assert f"uid={host.user(user).uid}" in output(host, user, job(hostname, image, "/usr/bin/id"))
+        assert f"uid={host.user(user.name).uid}" in user.output(job(hostname, image, "/usr/bin/id"))
 
 
 @pytest.mark.acts
-def test_a_job_in_a_container_has_its_gpus_and_no_others(host, hostname, hostvars, opts, user, image):
+def test_a_job_in_a_container_has_its_gpus_and_no_others(hostname, hostvars, opts, user, image):
     """Two of the node's GPUs, and none without asking; the container shows what may be opened."""
     gpus = (hostvars["coldiron_hardware"] or {}).get("gpus")
     if opts["pyxis_worker"] and gpus and opts["enroot_gpus"] == "cdi":
         asked = f"--gres=gpu:{gpus['type']}:2"
-        shown = output(host, user, job(hostname, image, f"{CARDS} -L", asked))
+        shown = user.output(job(hostname, image, f"{CARDS} -L", asked))
         assert len(re.findall("^GPU ", shown, re.MULTILINE)) == 2, shown
-        none = as_user(host, user, job(hostname, image, f"{CARDS} -L"))
+        none = user.run(job(hostname, image, f"{CARDS} -L"))
         assert "GPU 0" not in none.stdout
 
 
 @pytest.mark.acts
-def test_a_job_without_an_image_runs_on_the_node(host, hostname, opts, user):
+def test_a_job_without_an_image_runs_on_the_node(hostname, opts, user):
     if opts["pyxis_worker"]:
         asked = f"srun --immediate=30 --time=1 --ntasks=1 --mem=16M --nodelist={hostname} cat /etc/os-release"
-        assert "NAME=coldiron-test" not in output(host, user, asked)
+        assert "NAME=coldiron-test" not in user.output(asked)
 
 
 def test_the_plugin_is_the_builder_s(host, opts, run_on):

@@ -6,18 +6,13 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def user(host, opts):
+def user(host, opts, as_user):
     """Somebody who may use the cluster and exists here; root where nobody is declared."""
     declared = opts.get("slurm_controller_account_users", [])
     for item in declared:
         if item.get("state", "present") == "present" and host.user(item["name"]).exists:
-            return item["name"]
-    return "root"
-
-
-def as_user(host, user, command):
-    """Run a command as a login of the user would: PAM's environment, nothing of root's."""
-    return host.run("su --login %s --command %s </dev/null", user, command)
+            return as_user(item["name"])
+    return as_user("root")
 
 
 def test_the_configuration_is_brought(host, opts):
@@ -68,15 +63,13 @@ def test_commands_ask_the_declared_controllers(host, opts):
 
 
 @pytest.mark.acts
-def test_an_ordinary_user_runs_a_job(host, user):
-    answer = as_user(host, user, "srun --immediate=30 --time=1 --ntasks=1 --mem=16M id --user --name")
-    assert answer.rc == 0, answer.stderr
-    assert answer.stdout.split() == [user]
+def test_an_ordinary_user_runs_a_job(user):
+    answer = user.output("srun --immediate=30 --time=1 --ntasks=1 --mem=16M id --user --name")
+    assert answer.split() == [user.name]
 
 
-def test_an_ordinary_user_sees_what_was_counted(host, user):
-    answer = as_user(host, user, "sacct --noheader --allocations --format User,State")
-    assert answer.rc == 0, answer.stderr
+def test_an_ordinary_user_sees_what_was_counted(user):
+    user.output("sacct --noheader --allocations --format User,State")
 
 
 def test_the_package_is_held_or_not(host, opts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,26 @@ from coldiron.testing.plugin import role_of, site_of
 from coldiron.testing.site import Site
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who has an account on a host, and what they run there: in a login shell, as an ssh session or a job."""
+
+    host: Any
+    name: str
+
+    def run(self, command: str) -> Any:
+        """Run a shell command as this person and return testinfra's result of it, whatever its status."""
+        return self.host.run("runuser -l %s -c %s", self.name, command)
+
+    def output(self, command: str) -> str:
+        """Run a shell command as this person and return what it printed; a failure fails the test."""
+        done = self.run(command)
+        assert done.rc == 0, (
+            f"{self.name} on {self.host.backend.host.name}: {command}: rc {done.rc}: {done.stderr}"
+        )
+        return str(done.stdout)
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +75,12 @@ def role(request: pytest.FixtureRequest) -> str:
 def opts(site: Site, hostname: str, role: str) -> Mapping[str, Any]:
     """The options of the role on the host under test, as Ansible would resolve them; secrets are masked."""
     return site.options(hostname, role)
+
+
+@pytest.fixture(scope="module")
+def as_user(host: Any) -> Callable[[str], Person]:
+    """Return somebody on the host under test: ``as_user("alice").output("id")``, ``as_user("bob").run(…).rc``."""
+    return lambda name: Person(host, name)
 
 
 @pytest.fixture(scope="module")

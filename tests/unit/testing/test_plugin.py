@@ -97,6 +97,30 @@ def test_options_outside_a_role_are_refused(toy: Toy) -> None:
     assert "is not in a role's tests folder" in finished.stdout
 
 
+def test_somebody_has_a_login_shell_and_what_fails_there_fails_the_test(toy: Toy) -> None:
+    write(
+        toy.root / "bin" / "runuser",
+        '#!/bin/sh\ntest "$1 $3" = "-l -c" || exit 9\nPERSON=$2 exec sh -c "$4"\n',
+        executable=True,
+    )
+    write(
+        toy.role / "tests" / "test_toy.py",
+        """\
+def test_asks(as_user, hostname):
+    alice = as_user("alice")
+    assert alice.name == "alice"
+    assert alice.output("echo \\"$PERSON's $(cat color)\\" 100%") == "alice's blue 100%\\n"
+    assert (alice.run("exit 3").rc, as_user("bob").output("echo $PERSON")) == (3, "bob\\n")
+
+def test_fails(as_user):
+    as_user("alice").output("echo no such color >&2; exit 3")
+""",
+    )
+    finished = run(toy, "--limit", "node01")
+    assert "1 failed, 1 passed" in finished.stdout, finished.stdout
+    assert "alice on node01: echo no such color >&2; exit 3: rc 3: no such color" in finished.stdout
+
+
 def test_waiting_is_bounded() -> None:
     seen: list[int] = []
 
