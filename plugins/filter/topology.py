@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -34,6 +35,7 @@ GROUPS = {
     "slurm_logins": "slurm_login",
     "machines": "bare_metal",
     "netboot_servers": "netboot_server",
+    "netboot_caches": "netboot_cache",
     "networked": "network_managed",
     "gpu_nodes": "gpu_node",
     "podman_hosts": "podman",
@@ -43,12 +45,17 @@ GROUPS = {
     "containerd_hosts": "containerd",
     "mpi_hosts": "mpi",
     "pam_hosts": "slurm_pam",
+    "monitored": "node_exporter",
+    "log_servers": "elasticsearch",
+    "log_shippers": "log_shipper",
+    "kibana_hosts": "kibana",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
     ("networked", ("network",)),
     ("nodes", ("base", "dns", "time", "users", "nfs")),
     ("netboot_servers", ("netboot", "image")),
+    ("netboot_caches", ("netboot_cache",)),
     ("with_containers", ("subids",)),
     ("docker_hosts", ("docker",)),
     ("podman_hosts", ("podman",)),
@@ -66,6 +73,10 @@ ROLES = (
     ("pyxis_hosts", ("pyxis",)),
     ("mpi_hosts", ("mpi",)),
     ("pam_hosts", ("slurm_pam",)),
+    ("monitored", ("node_exporter",)),
+    ("log_servers", ("elasticsearch",)),
+    ("log_shippers", ("log_shipper",)),
+    ("kibana_hosts", ("kibana",)),
 )
 
 
@@ -163,6 +174,37 @@ def machines(
     return found
 
 
+def cache_mirrors(
+    addresses: Mapping[str, str],
+    machines: Sequence[str],
+    caches: Sequence[str],
+    hostvars: Variables,
+    known: Variables = NOTHING,
+) -> list[dict[str, str]]:
+    """Return role netboot's ``netboot_mirrors``: which cache of its rack each of ``machines`` asks for images.
+
+    Several caches of one rack share its machines. Those without a rack share the caches without one. A cache never
+    asks itself.
+    """
+    by_rack: dict[str, list[str]] = {}
+    for name in caches:
+        by_rack.setdefault(_rack(name, hostvars, known), []).append(name)
+    asking: dict[str, list[IPv4Network]] = {}
+    for number, name in enumerate(machines if by_rack else ()):
+        others = [cache for cache in by_rack.get(_rack(name, hostvars, known), ()) if cache != name]
+        if others:
+            asking.setdefault(others[number % len(others)], []).append(IPv4Network(addresses[name]))
+    return [
+        {"subnet": str(subnet), "url": f"http://{addresses[cache]}"}
+        for cache in caches
+        for subnet in collapse_addresses(asking.get(cache, ()))
+    ]
+
+
+def _rack(host: str, hostvars: Variables, known: Variables) -> str:
+    return str(_of(host, hostvars, known).get("coldiron_rack_name") or "")
+
+
 def distinct(hostvars: Variables, hosts: list[str], name: str, known: Variables = NOTHING) -> list[Any]:
     """Return the different values that ``hosts`` have of the inventory variable ``name``, sorted."""
     return sorted({value for host in hosts if (value := _of(host, hostvars, known).get(name))})
@@ -232,6 +274,7 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "bmc_records": bmc_records,
+            "cache_mirrors": cache_mirrors,
             "database_users": database_users,
             "distinct": distinct,
             "gpu_detect": gpu_detect,

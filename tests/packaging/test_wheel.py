@@ -11,7 +11,7 @@ import yaml
 
 from tests.packaging.builds import COLLECTION, ROOT, Environment
 
-OF_MACHINES = {"bmc", "deploy", "image", "netboot", "network"}
+OF_MACHINES = {"bmc", "deploy", "image", "netboot", "netboot_cache", "network"}
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "tasks").is_dir())
 
 
@@ -97,6 +97,7 @@ ELSEWHERE = {
     *("subids", "podman", "apptainer", "docker", "nvidia_container_toolkit"),
     *("containerd", "enroot", "pyxis"),
     *("mpi", "slurm_pam"),
+    *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
 }
 
 

@@ -234,6 +234,8 @@ def _nodes(
             features.gpus,
             [*features.containers, *(["mpi"] if features.mpi != "none" else [])],
             features.worker_logins,
+            features.monitoring,
+            features.logging,
         )
     )
     members = Members(

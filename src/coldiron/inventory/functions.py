@@ -18,6 +18,7 @@ FunctionName = Literal[
     "nfs_server",
     "nfs_client",
     "netboot_server",
+    "netboot_cache",
     "mariadb",
     "slurm_controller",
     "slurm_dbd",
@@ -33,6 +34,14 @@ FunctionName = Literal[
     "containerd",
     "mpi",
     "slurm_pam",
+    "elasticsearch",
+    "log_shipper",
+    "kibana",
+    "node_exporter",
+    "prometheus",
+    "alertmanager",
+    "blackbox_exporter",
+    "slurm_exporter",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -56,6 +65,8 @@ FUNCTIONS: dict[str, Function] = {
         Function("nfs_client"),
         # Only where there are machines for it: see provisioner.
         Function("netboot_server"),
+        # It serves images to the machines of its rack.
+        Function("netboot_cache"),
         # The database is there for Slurm's accounting.
         Function("mariadb", single=True, scheduler="slurm"),
         Function("slurm_controller", single=True, scheduler="slurm"),
@@ -74,6 +85,16 @@ FUNCTIONS: dict[str, Function] = {
         Function("mpi", scheduler="slurm"),
         # ssh to a worker is for those who have a job there.
         Function("slurm_pam", scheduler="slurm"),
+        # Logs: every node ships its own, the servers keep them.
+        Function("elasticsearch"),
+        Function("log_shipper"),
+        Function("kibana", single=True),
+        # Monitoring: every node tells of itself; the head asks, and says what is wrong.
+        Function("node_exporter"),
+        Function("prometheus"),
+        Function("alertmanager"),
+        Function("blackbox_exporter"),
+        Function("slurm_exporter", scheduler="slurm"),
     )
 }
 
@@ -87,6 +108,8 @@ BY_KIND: dict[str, tuple[FunctionName, ...]] = {
 
 # Kinds of nodes that people run containers and MPI programs on.
 WITH_PEOPLE = ("login", "cpu", "gpu")
+# What watches the others, on the first head unless a node names it.
+WATCHERS: tuple[FunctionName, ...] = ("prometheus", "alertmanager", "blackbox_exporter")
 
 # Groups that are neither a kind nor a function.
 BARE_METAL = "bare_metal"
@@ -120,6 +143,8 @@ def assign(
     gpus: str = "provided",
     extras: Iterable[str] = (),
     worker_logins: str = "anybody",
+    monitoring: str = "none",
+    logging: str = "none",
 ) -> list[tuple[str, ...]]:
     """The functions of each of ``nodes``, in FUNCTIONS' order.
 
@@ -128,6 +153,8 @@ def assign(
     on the first head. With NFS homes the home server exports and every node that does not serve mounts. With
     ``managed`` GPUs every node of kind gpu is a gpu_node; what people want on workers and login nodes
     (``extras``: container engines, mpi) is there. ``worker_logins`` says who may log in to a worker.
+    With ``logging`` every node ships its log, to the first head unless some node claims to be a server.
+    With ``monitoring`` every node tells of itself, and the first head watches what no other node claims.
     """
     claimed = {name for node in nodes for name in node.functions or ()}
     taken = {name for name in claimed if FUNCTIONS[name].single}
@@ -164,7 +191,35 @@ def assign(
         for own in result:
             if "nfs_server" not in own:
                 own.add("nfs_client")
+    if monitoring == "prometheus":
+        _watch(nodes, result, claimed)
+    if logging == "elasticsearch":
+        _log(nodes, result, claimed)
     return [ordered(own) for own in result]
+
+
+def _watch(nodes: list[Wanted], result: list[set[str]], claimed: set[FunctionName]) -> None:
+    """Give every node of ``result`` what it has for monitoring."""
+    for own in result:
+        own.add("node_exporter")
+        # Slurm is asked where its controller is.
+        if "slurm_controller" in own and "slurm_exporter" not in claimed:
+            own.add("slurm_exporter")
+    for node, own in zip(nodes, result, strict=True):
+        if node.kind == "head" and node.functions is None:
+            own.update(name for name in WATCHERS if name not in claimed)
+            break
+
+
+def _log(nodes: list[Wanted], result: list[set[str]], claimed: set[FunctionName]) -> None:
+    """Give every node of ``result`` what it has for logs."""
+    for own in result:
+        own.add("log_shipper")
+    if "elasticsearch" not in claimed:
+        for node, own in zip(nodes, result, strict=True):
+            if node.kind == "head" and node.functions is None:
+                own.add("elasticsearch")
+                break
 
 
 def provisioner(kinds: list[str], own: list[bool], functions: list[tuple[str, ...]]) -> int | None:

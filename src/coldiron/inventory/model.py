@@ -42,6 +42,8 @@ GpuBackend = Literal["managed", "provided"]
 ContainerEngine = Literal["podman", "apptainer", "docker", "enroot", "containerd"]
 Mpi = Literal["none", "openmpi", "mpich"]
 WorkerLogins = Literal["anybody", "with_job"]
+Monitoring = Literal["none", "prometheus"]
+Logging = Literal["none", "elasticsearch"]
 Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
 Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
 CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
@@ -460,6 +462,16 @@ class Features(Block):
         default="anybody",
         description="Who may log in to Slurm's workers by ssh. with_job: administrators, and who has a job there.",
         examples=["with_job"],
+    )
+    monitoring: Monitoring = Field(
+        default="none",
+        description="prometheus: every node tells of itself, the head watches; see docs/monitoring.md.",
+        examples=["prometheus"],
+    )
+    logging: Logging = Field(
+        default="none",
+        description="elasticsearch: every node ships its log, the head or who says so keeps it; see docs/logging.md.",
+        examples=["elasticsearch"],
     )
 
 

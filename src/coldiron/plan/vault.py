@@ -13,7 +13,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.plan.findings import Finding, Severity
 from coldiron.plan.resolved import is_vault
 from coldiron.secrets.password import find_password
-from coldiron.secrets.table import SECRETS, VAULT_FILE, check, make_missing
+from coldiron.secrets.table import CA_CERTIFICATE, CA_KEY, SECRETS, VAULT_FILE, check, make_missing
 
 # What Ansible reads variables from.
 _READ = ("", ".yml", ".yaml", ".json")
@@ -72,8 +72,17 @@ def stand_ins() -> dict[str, str]:
 def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     """The finding about secrets that the cluster needs and that are not among the variables ``known``."""
     machines = any(node.bare_metal for node in cluster.nodes)
-    needs = {"slurm": cluster.features.scheduler == "slurm", "machines": machines}
+    monitored = cluster.features.monitoring != "none"
+    logged = cluster.features.logging != "none"
+    needs = {
+        "slurm": cluster.features.scheduler == "slurm",
+        "machines": machines,
+        "monitoring": monitored,
+        "logging": logged,
+    }
     needed = [secret.key for secret in SECRETS if needs[secret.needed_for]]
+    # Each node's certificate is the site's authority's.
+    needed += [key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged) and key not in needed]
     names = [key for key in needed if key not in known]
     if not names:
         return []

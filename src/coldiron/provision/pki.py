@@ -2,12 +2,18 @@
 
 It signs the certificates of the site's own servers and nothing more. The key is a secret of the vault and does not
 leave the controller; the certificate is no secret, and is baked into the RAM environment.
+
+A node's certificate and its key follow from the authority's key, the node and the quarter alone (:func:`issue`), so a
+run needs neither a state nor a step on the node to give it the same pair again.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import Final
 
 from cryptography import x509
@@ -16,15 +22,24 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
+    derive_private_key,
     generate_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from coldiron.errors import ColdironError
 
 CA_YEARS: Final = 10
 # Machines whose clock is a little late take it too.
 _EARLY = timedelta(days=1)
+
+PERIOD: Final = timedelta(days=91)
+"""How long a node's pair stays the same. A run in the next period gives it another one."""
+LIFE: Final = timedelta(days=398)
+"""How long a node's certificate is good; a site that nobody runs anything on for ten months loses its own."""
+# The order of the curve's group, by which a derived number becomes a key.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def make_ca_key() -> str:
@@ -56,6 +71,53 @@ def make_ca_certificate(key: str, now: datetime | None = None) -> str:
         .sign(private, hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+
+def issue(key: str, certificate: str, names: Sequence[str], now: datetime | None = None) -> tuple[str, str]:
+    """A certificate and its key, as PEM, for a server and client that is called ``names`` (names and addresses).
+
+    The first name is its subject. The same authority, names and period give the same pair, to the letter. Raises
+    ColdironError where the authority is none, or its certificate has ended.
+    """
+    fault = certificate_fault(certificate, key, now)
+    if fault:
+        raise ColdironError(f"the site's authority {fault}")
+    private, authority = _private(key), x509.load_pem_x509_certificate(certificate.encode())
+    moment = now or datetime.now(UTC)
+    first = authority.not_valid_before_utc
+    begin = first + (moment - first) // PERIOD * PERIOD
+    about = "\n".join(("coldiron node certificate", begin.isoformat(), *names)).encode()
+    number = private.private_numbers().private_value.to_bytes(32, "big")
+    derived = HKDF(hashes.SHA256(), 48, salt=None, info=about).derive(number)
+    own = derive_private_key(int.from_bytes(derived, "big") % (_ORDER - 1) + 1, SECP256R1())
+    serial = int.from_bytes(hmac.digest(derived, b"serial", "sha256")[:16], "big") | 1
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])]))
+        .issuer_name(authority.subject)
+        .public_key(own.public_key())
+        .serial_number(serial)
+        .not_valid_before(max(begin - _EARLY, first))
+        .not_valid_after(min(begin + LIFE, authority.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+            critical=False,
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(private.public_key()), critical=False
+        )
+        .sign(private, hashes.SHA256(), ecdsa_deterministic=True)
+    )
+    return built.public_bytes(serialization.Encoding.PEM).decode("ascii"), _pem(own)
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def key_fault(key: str) -> str | None:

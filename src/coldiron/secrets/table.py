@@ -14,8 +14,8 @@ from typing import Literal
 
 from coldiron.errors import ColdironError
 
-# What of a cluster needs a secret: Slurm, or machines that are installed from here.
-Need = Literal["slurm", "machines"]
+# What of a cluster needs a secret: Slurm, machines that are installed from here, monitoring, or logs.
+Need = Literal["slurm", "machines", "monitoring", "logging"]
 
 # Where they lie, below an inventory's directory.
 VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
@@ -138,6 +138,30 @@ SECRETS: tuple[Secret, ...] = (
         "machines",
     ),
     Secret("coldiron_image_key", "key that signs machines' images", _image_key, _image_key_fault, "machines"),
+    Secret(
+        "prometheus_scrape_password",
+        "what Prometheus shows to those that it asks",
+        _password,
+        _password_fault,
+        "monitoring",
+    ),
+    Secret(
+        "prometheus_web_password",
+        "what people and dashboards show to Prometheus and Alertmanager",
+        _password,
+        _password_fault,
+        "monitoring",
+    ),
+    Secret(
+        "elasticsearch_admin_password",
+        "administrator of the logs' servers",
+        _password,
+        _password_fault,
+        "logging",
+    ),
+    Secret("log_shipper_password", "with which nodes ship their logs", _password, _password_fault, "logging"),
+    Secret("elasticsearch_reader_password", "who reads the logs", _password, _password_fault, "logging"),
+    Secret("kibana_password", "Kibana's own with the logs' servers", _password, _password_fault, "logging"),
 )
 
 

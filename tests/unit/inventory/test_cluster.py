@@ -113,6 +113,19 @@ def test_mpi_and_who_may_log_in() -> None:
     assert cpu == ("kube_worker",)
 
 
+def test_monitoring_is_everybody_s_and_its_servers_the_first_head_s() -> None:
+    nodes = [Wanted("head", None), Wanted("head", None), Wanted("gpu", ("slurm_worker",))]
+    first, second, own = assign(nodes, "slurm", "provided", monitoring="prometheus")
+    watching = {"node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"}
+    assert watching <= set(first)
+    assert watching & set(second) == {"node_exporter"}
+    assert own == ("slurm_worker", "node_exporter")
+    nodes[2] = Wanted("gpu", ("prometheus", "alertmanager"))
+    first, _, own = assign(nodes, "none", "provided", monitoring="prometheus")
+    assert watching & set(first) == {"node_exporter", "blackbox_exporter"}
+    assert own == ("node_exporter", "prometheus", "alertmanager")
+
+
 def test_a_second_storage_node_has_no_homes() -> None:
     head, first, second = assign(
         [Wanted("head", None), Wanted("storage", None), Wanted("storage", None)], "slurm", "nfs"
@@ -187,6 +200,7 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
                 "containers": [],
                 "mpi": "none",
                 "worker_logins": "anybody",
+                "monitoring": "none",
             },
         }
     )

@@ -52,6 +52,7 @@ EMPTY = {
     *("virtual_rack", "network_managed", "kube_control_plane", "kube_worker"),
     *("podman", "apptainer", "docker", "enroot", "containerd"),
     *("mpi", "slurm_pam"),
+    *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
 }
 
 

@@ -87,6 +87,7 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
         "containers": [],
         "mpi": "none",
         "worker_logins": "anybody",
+        "monitoring": "none",
     }
     assert (hostvars["gpu02"]["from_group"], hostvars["gpu02"]["from_host"]) == ("worker", "second")
     assert "from_group" not in hostvars["head01"]

@@ -11,7 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from coldiron.errors import ColdironError
 from coldiron.provision.images import make_key
-from coldiron.provision.pki import certificate_fault, key_fault, make_ca_certificate, make_ca_key
+from coldiron.provision.pki import (
+    LIFE,
+    PERIOD,
+    certificate_fault,
+    issue,
+    key_fault,
+    make_ca_certificate,
+    make_ca_key,
+)
 
 
 def test_an_authority_may_sign_servers_and_no_other_authority() -> None:
@@ -75,3 +83,22 @@ def test_a_server_s_own_certificate_is_no_authority_s(ca: bool | None) -> None:
         plain = plain.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     text = plain.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
     assert str(certificate_fault(text)).startswith("is not an authority's")
+
+
+def test_a_node_s_certificate_changes_with_the_period_and_never_outlives_its_authority() -> None:
+    key = make_ca_key()
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    authority = make_ca_certificate(key, began)
+    first = issue(key, authority, ["node01", "10.0.0.1"], began + timedelta(days=1))
+    assert first == issue(key, authority, ["node01", "10.0.0.1"], began + PERIOD - timedelta(days=2))
+    later = issue(key, authority, ["node01", "10.0.0.1"], began + PERIOD + timedelta(days=2))
+    assert first[0] != later[0]
+    assert first[1] != later[1]
+    found = x509.load_pem_x509_certificate(later[0].encode())
+    assert found.not_valid_after_utc - began > LIFE
+    assert x509.load_pem_x509_certificate(first[0].encode()).serial_number != found.serial_number
+    end = x509.load_pem_x509_certificate(authority.encode()).not_valid_after_utc
+    last = x509.load_pem_x509_certificate(issue(key, authority, ["a"], end - timedelta(days=3))[0].encode())
+    assert last.not_valid_after_utc == end
+    with pytest.raises(ColdironError, match="has ended"):
+        issue(key, authority, ["a"], end)
