@@ -122,12 +122,18 @@ def test_somebody_without_a_job_is_told_so(login, hostname, controller, person):
 
 
 @pytest.mark.acts
-def test_somebody_with_a_job_gets_in(login, opts, person, job):
+def test_somebody_with_a_job_gets_in(login, opts, person, job, eventually):
     """And, where sessions are adopted, into the job's control group."""
     if person is None:
         return
-    done = login(person, "cat /proc/self/cgroup")
-    assert done.rc == 0, done.stderr
+
+    def enter():
+        done = login(person, "cat /proc/self/cgroup")
+        assert done.rc == 0, done.stderr
+        return done
+
+    # slurmd makes the job's container a moment after slurmctld has said that the job runs.
+    done = eventually(enter, seconds=30)
     if opts["slurm_pam_not_adopted"] == "deny":
         assert f"/job_{job}/step_extern/" in done.stdout
 
