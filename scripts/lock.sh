@@ -5,5 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v uv >/dev/null || { echo "coldiron: uv is not here; type: pip install uv" >&2; exit 5; }
 # One lock for every Python from 3.11 on: markers say what belongs to which.
-uv pip compile pyproject.toml --group build --group test --group docs \
+uv pip compile pyproject.toml --group build --group test --group docs --group dashboards \
   --universal --python-version 3.11 --generate-hashes --no-header --quiet --output-file requirements.lock "$@"

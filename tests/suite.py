@@ -81,6 +81,11 @@ def rules() -> None:
     covered("-q", "tests/rules")
 
 
+def dashboards() -> None:
+    """Grafana's dashboards: against its own types, and every panel's question to a real Prometheus."""
+    covered("-q", "tests/dashboards")
+
+
 def rack() -> None:
     """The rack's own tests: strict ssh, snapshots, two racks, kill -9, nothing left behind."""
     covered("-q", "tests/e2e", "-m", "rack")
@@ -218,7 +223,7 @@ def gpu() -> None:
     covered("-q", "tests/e2e", "-m", "gpu")
 
 
-BEFORE = [lint, unit, docs, browser, rules, rack, rehearse, site, metal, packaging, matrix, roles]
+BEFORE = [lint, unit, docs, browser, rules, dashboards, rack, rehearse, site, metal, packaging, matrix, roles]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
