@@ -1,7 +1,7 @@
 """A rack for the roads to a machine that the other proofs do not take: two machines, each with a mirrored system disk.
 
 One starts from UEFI, whose firmware fetches by HTTP, and has two cards of one network; the other starts from a BIOS
-and has a BMC that speaks IPMI only.
+and has a BMC that speaks IPMI only. What they are installed from comes through a cache near them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.metal.site import BAKE_SECONDS, KEPT, ROOT, VAULT, Metal
 
 INVENTORY = ROOT / ".cache" / "roads" / "inventory"
 CLASSES = ("deploy", "cpu-debian-13")
-HEAD, UEFI, BIOS = "head01", "cpu01", "cpu02"
+HEAD, CACHE, UEFI, BIOS = "head01", "cache01", "cpu01", "cpu02"
+CACHE_ADDRESS = "10.92.8.9"
 MACS = {UEFI: "02:cd:92:00:00:41", BIOS: "02:cd:92:00:00:42"}
 HALVES = {name: (f"LEFT-{name.upper()}", f"RIGHT-{name.upper()}") for name in MACS}
 # A disk that cluster.yml does not know of, and one that it calls data.
@@ -62,6 +63,10 @@ def cluster(*, stray: bool) -> dict[str, object]:
         if wanted:
             machine["disks"] = [*machine["disks"], {"use": "data", "serial": serial, "size_gb": 2}]  # type: ignore[misc]
     head = {"name": HEAD, "kind": "head", "address": "10.92.8.1", "platform": "container"}
+    cache = {
+        "name": CACHE, "kind": "storage", "address": CACHE_ADDRESS, "platform": "container",
+        "functions": ["netboot_cache"],
+    }  # fmt: skip
     return {
         "plugin": "coldiron.cluster.cluster",
         "name": "roads",
@@ -73,7 +78,7 @@ def cluster(*, stray: bool) -> dict[str, object]:
         },
         "features": {"scheduler": "none", "home_backend": "provided"},
         "defaults": {"platform": "machine", "distribution": "debian-13"},
-        "nodes": [head, uefi, bios],
+        "nodes": [head, cache, uefi, bios],
     }
 
 
@@ -128,6 +133,8 @@ class Roads(Metal):
             fill(self.disk(name, target))
         self.write("cluster.yml", cluster(stray=False))
         plug()
+        record = self.run("--limit", CACHE, "--tags", "provision")
+        assert record.status == 0, record.told()
 
     def down(self) -> None:
         """Take all of it away."""

@@ -7,6 +7,7 @@ speaks IPMI only, and a clock that is four years behind; its emulator is killed 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -16,11 +17,16 @@ from pathlib import Path
 
 import pytest
 
+from coldiron.provision.store import Store
 from coldiron.rack.metal.domain import CLOCK_OFF_SECONDS
 from coldiron.rack.metal.spec import second_mac
 from coldiron.testing.steps import command, environment
+from tests.metal.conftest import STANDING
 from tests.metal.roads import (
     BIOS,
+    CACHE,
+    CACHE_ADDRESS,
+    CLASSES,
     DATA,
     HALVES,
     HEAD,
@@ -38,6 +44,7 @@ pytestmark = [pytest.mark.metal, pytest.mark.slow]
 PROVISION_SECONDS = 1800
 # The kernel writes the whole of one half from the other, under emulation.
 SYNC_SECONDS = 900
+CACHE_LOG = "/var/log/nginx/coldiron-netboot-cache.access.log"
 UNTOUCHED = {UEFI: STRAY, BIOS: DATA}
 
 
@@ -45,10 +52,12 @@ UNTOUCHED = {UEFI: STRAY, BIOS: DATA}
 def roads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roads]:
     """The rack: head up, machines powered off, with empty system disks and full other ones."""
     site = Roads(INVENTORY, tmp_path_factory.mktemp("roads"))
-    site.make()
-    site.up()
+    if not (os.environ.get(STANDING) and (INVENTORY / ".rack").is_dir()):
+        site.make()
+        site.up()
     yield site
-    site.down()
+    if not os.environ.get(STANDING):
+        site.down()
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,26 @@ def test_uefi_fetches_by_http_itself(roads: Roads, contents: dict[str, str]) -> 
     assert "snponly.efi" not in "".join(line for line in dhcp.splitlines() if "tftp" in line)
     assert "BootCurrent" in roads.on(UEFI, "efibootmgr")
     assert digest(roads.disk(UEFI, "vdc")) == contents[UEFI]
+
+
+def test_what_it_was_installed_from_came_through_the_cache(roads: Roads) -> None:
+    """The provisioner was asked once and by the cache; what is secret went past it, and is not in its log."""
+    event = next(line for line in roads.deployd("status", "--json") if line["node"] == UEFI)["events"]
+    assert not [one for one in event if "cache" in one["text"]]
+    kept = roads.on(CACHE, f"cat {CACHE_LOG}")
+    image = Store(INVENTORY / ".images").current(CLASSES[-1])
+    for path in ("deploy/vmlinuz", "deploy/initrd", f"images/{image.manifest.sha256}/image.tar.zst"):
+        assert re.search(rf'"GET /{re.escape(path)} HTTP/1\.[01]" 200 ', kept), kept
+    sent = sum(int(size) for size in re.findall(r'"GET /images/\S+ HTTP/1\.1" 200 (\d+)', kept))
+    assert sent >= image.manifest.size_bytes
+    # Of the provisioner itself the machine had its script, over plain HTTP, and over TLS what is signed or secret.
+    lines = served(roads).splitlines()
+    own = [line for line in lines if re.search(r'"GET /(images/\S+\.zst|deploy/)', line)]
+    assert own
+    assert all(line.startswith(f"{CACHE_ADDRESS} ") for line in own), own
+    slices = [line for line in own if "/images/" in line]
+    assert len(slices) == -(-image.manifest.size_bytes // (4 << 20))
+    assert not re.search(r"/(api|boot)[/.]|token|Bearer", kept), kept
 
 
 def test_a_disk_that_no_rule_names_is_told_and_left_alone(roads: Roads) -> None:
@@ -157,8 +186,12 @@ def network_of(text: str) -> tuple[list[tuple[str, str]], str]:
 def test_a_machine_that_its_emulator_kills_is_started_once_more(
     roads: Roads, contents: dict[str, str]
 ) -> None:
-    """By IPMI, from a BIOS whose clock is four years behind; and killed among its half-written disks."""
+    """By IPMI, from a BIOS whose clock is four years behind; and killed among its half-written disks.
+
+    Its cache is away: kernel, initramfs and image come from the provisioner.
+    """
     roads.verb("rack", "fault", BIOS, "clock-off")
+    roads.on(CACHE, "systemctl stop nginx")
     log = roads.scratch / "provision.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -178,11 +211,14 @@ def test_a_machine_that_its_emulator_kills_is_started_once_more(
         process.kill()
         # What the hardware's clock says now, the machine has written there itself.
         roads.verb("rack", "fault", BIOS, "clock-off", "--clear")
+        roads.on(CACHE, "systemctl start nginx")
     told = log.read_text()
     print(told)
     assert process.returncode == 0, told
     print(BIOS, roads.times(BIOS))
     assert f"{BIOS} hangs: `stream` was not over" in told
+    steps = next(line for line in roads.deployd("status", "--json") if line["node"] == BIOS)["events"]
+    assert any(f"the cache {CACHE_ADDRESS}: Connection refused" in one["text"] for one in steps), steps
     # The clock was mended before TLS was spoken, and the hardware's with it.
     console = roads.console(BIOS)
     behind = re.findall(r"the clock was (\d+) s behind the provisioner's", console)

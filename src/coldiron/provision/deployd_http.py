@@ -131,12 +131,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         order, token = opened
         log.info("%s: boot script with a token for %s", self._told(), order.node)
-        files = deployd_script.nearest(settings.mirrors, self.headers.get(ADDRESS_HEADER, ""), settings.files)
+        near = deployd_script.nearest(settings.mirrors, self.headers.get(ADDRESS_HEADER, ""), settings.files)
         script = deployd_script.deploy(
             order,
             token,
             server=settings.server,
-            files=files,
+            files=list(dict.fromkeys([near, settings.files])),
             again=f"{settings.files}/boot/{dashed}.ipxe",
             arguments=settings.arguments,
         )

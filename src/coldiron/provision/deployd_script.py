@@ -41,13 +41,20 @@ def nearest(mirrors: Sequence[Mirror], address: str, default: str) -> str:
 
 
 def deploy(
-    order: Order, token: Token, *, server: str, files: str, again: str, arguments: Sequence[str]
+    order: Order,
+    token: Token,
+    *,
+    server: str,
+    files: Sequence[str],
+    again: str,
+    arguments: Sequence[str],
 ) -> str:
     """The script that starts the RAM environment.
 
-    ``server`` is the HTTPS base URL that the token is shown to, ``files`` the base URL of kernel and initrd, ``again``
-    this script's own URL, ``arguments`` further words of the kernel's command line. The order's own words are the
-    installed system's; its consoles are the RAM environment's too.
+    ``server`` is the HTTPS base URL that the token is shown to, ``files`` are the base URLs that kernel and initrd are
+    fetched from, one after the other until one has them; ``again`` is this script's own URL, ``arguments`` further
+    words of the kernel's command line. The order's own words are the installed system's; its consoles are the RAM
+    environment's too.
     """
     words = [
         "initrd=initrd",
@@ -58,15 +65,21 @@ def deploy(
         *arguments,
         *(word for word in order.kernel_arguments if word.startswith("console=")),
     ]
+    tries = "".join(
+        f"""\
+kernel {url}/deploy/vmlinuz {" ".join(words)} || goto failed{number}
+initrd --name initrd {url}/deploy/initrd || goto failed{number}
+boot || goto failed{number}
+:failed{number}
+imgfree
+"""
+        for number, url in enumerate(files)
+    )
     return f"""\
 #!ipxe
 echo coldiron: {order.node} has an order to be deployed
-kernel {files}/deploy/vmlinuz {" ".join(words)} || goto failed
-initrd --name initrd {files}/deploy/initrd || goto failed
-boot || goto failed
-:failed
+{tries}\
 echo coldiron: {order.node} could not fetch or start the RAM environment, trying again in 20 s
-imgfree
 sleep 20
 chain {again} || exit 1
 """

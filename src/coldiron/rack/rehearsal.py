@@ -34,7 +34,7 @@ _VARIABLES = ("group_vars", "host_vars")
 _ENCRYPTED = b"$ANSIBLE_VAULT"
 # Containers neither export nor mount with the kernel: the rack itself puts one /home on every node. And there are no
 # machines that could boot from the network.
-_NOT_IN_CONTAINERS = ("nfs_server", "nfs_client", "netboot_server")
+_NOT_IN_CONTAINERS = ("nfs_server", "nfs_client", "netboot_server", "netboot_cache")
 # Nothing outside answers a rack.
 OVERRIDES = """\
 ---

@@ -156,3 +156,35 @@ def test_containers_of_jobs_are_where_enroot_and_jobs_are() -> None:
         "pyxis",
     ]
     assert "pyxis" not in topology.roles_of(found, "cpu")
+
+
+def test_a_machine_asks_the_cache_of_its_rack() -> None:
+    racks = {
+        "gpu01": "r1",
+        "gpu02": "r1",
+        "gpu03": "r1",
+        "gpu04": "r2",
+        "gpu05": "",
+        "c1": "r1",
+        "c2": "r1",
+        "c3": "",
+    }
+    known = {name: {"coldiron_rack_name": rack} if rack else {} for name, rack in racks.items()}
+    addresses = {name: f"10.1.0.{40 + number}" for number, name in enumerate(racks)}
+    machines = [name for name in racks if name.startswith("gpu")]
+
+    def asked(caches: list[str], machines: list[str] = machines) -> dict[str, str]:
+        found = topology.cache_mirrors(addresses, machines, caches, {}, known)
+        return {one["subnet"]: one["url"] for one in found}
+
+    assert asked([]) == {}
+    # One line for neighbours; who is in another rack asks the provisioner.
+    assert asked(["c1"]) == {"10.1.0.40/31": "http://10.1.0.45", "10.1.0.42/32": "http://10.1.0.45"}
+    assert asked(["c3"]) == {"10.1.0.44/32": "http://10.1.0.47"}
+    shared = asked(["c1", "c2"])
+    assert sorted(shared.values()) == ["http://10.1.0.45"] * 2 + ["http://10.1.0.46"]
+    # A machine that is a cache asks the other one, or the provisioner.
+    assert asked(["gpu01", "gpu02"], ["gpu01", "gpu02"]) == {
+        "10.1.0.40/32": "http://10.1.0.41", "10.1.0.41/32": "http://10.1.0.40",
+    }  # fmt: skip
+    assert asked(["gpu01"], ["gpu01"]) == {}
