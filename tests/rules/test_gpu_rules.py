@@ -154,36 +154,6 @@ def test_a_node_with_both_is_counted_once(promtool: str, tmp_path: Path) -> None
     assert asked(promtool, tmp_path, both, {"promql_expr_test": [check]}) == ""
 
 
-@pytest.mark.parametrize(
-    ("xid", "alert"), [("79", True), ("48", True), ("31", False), ("63", False), ("0", False)]
-)
-def test_an_xid_is_an_alert_unless_a_users_program_is_its_cause(
-    promtool: str, tmp_path: Path, xid: str, alert: bool
-) -> None:
-    text = (
-        'gpu_xid{{hostname="gpu01",index="2",devicename="M",uuid="GPU-2",instance="target:9400",job="gpu"}}'
-    )
-    inputs = [{"series": text.format(), "values": f"{xid} {xid} {xid}"}]
-    fired = {
-        "exp_labels": {"severity": "critical", "host": "gpu01", "gpu": "2", "model": "M", "uuid": "GPU-2"},
-        "exp_annotations": {"summary": f"gpu01: GPU 2 reported Xid {xid}"},
-    }
-    test = {"eval_time": "2m", "alertname": "ColdironGpuXid", "exp_alerts": [fired] if alert else []}
-    assert asked(promtool, tmp_path, inputs, {"alert_rule_test": [test]}) == ""
-
-
-def test_new_memory_errors_are_an_alert_and_old_ones_none(promtool: str, tmp_path: Path) -> None:
-    labels = 'hostname="gpu01",index="0",devicename="M",uuid="GPU-0"'
-    for values, count in (("3x30", 0), ("3 3 3 3 4 4 4 4", 1)):
-        inputs = [{"series": f"gpu_ecc_uncorrected_errors{{{labels}}}", "values": values}]
-        fired = {
-            "exp_labels": {"severity": "warning", "host": "gpu01", "gpu": "0", "model": "M", "uuid": "GPU-0"},
-            "exp_annotations": {"summary": "gpu01: GPU 0 has new uncorrected memory errors"},
-        }
-        test = {"eval_time": "7m", "alertname": "ColdironGpuMemoryErrors", "exp_alerts": [fired] * count}
-        assert asked(promtool, tmp_path, inputs, {"alert_rule_test": [test]}) == "", values
-
-
 def test_the_rules_ask_for_fields_that_the_role_has_dcgm_serve() -> None:
     counters = yaml.safe_load(DEFAULTS.read_text())["gpu_exporter_counters"]
     served = {one["field"] for one in counters}
