@@ -57,7 +57,9 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:  coldiron apply -i inventories/hopper  |  coldiron apply base storage --limit gpu01  |  "
         "coldiron apply --check --diff"
     )(apply)
-    app.command(epilog="Example:  coldiron status -i inventories/hopper --json")(status)
+    app.command(
+        epilog="Examples:  coldiron status -i inventories/hopper --json  |  coldiron status --html status.html"
+    )(status)
     app.add_typer(runs_app, name="runs")
     app.command(epilog="Examples:  coldiron report last  |  coldiron report DIR -o public")(report)
     app.command(
@@ -200,10 +202,31 @@ def run_recorded(
     return state
 
 
-def status(inventory: InventoryOption = DEFAULT_INVENTORY, as_json: JsonOption = False) -> None:
-    """How the run that is on stands, or how the newest one ended, host by host."""
+def status(
+    inventory: InventoryOption = DEFAULT_INVENTORY,
+    as_json: JsonOption = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Instead ask the cluster's own Prometheus how nodes, alerts and GPUs are, and write that as a page.",
+        ),
+    ] = None,
+) -> None:
+    """How the run that is on stands, or how the newest one ended, host by host.
+
+    With --html: how the cluster is now.
+    """
     from coldiron.run.words import host_lines, state_data, status_line
 
+    if html is not None:
+        if as_json:
+            raise ColdironError("--json and --html say different things; leave one out", ExitCode.USAGE)
+        from coldiron.status.write import write_status
+
+        typer.echo(write_status(inventory, html))
+        return
     runs = _runs(inventory)
     newest = runs.current()
     if newest is None:

@@ -42,7 +42,7 @@
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const active = words.length > 0;
-    const sections = { failure: 0, silent: 0, test: 0, change: 0, other: 0 };
+    const sections = { failure: 0, alert: 0, silent: 0, test: 0, change: 0, other: 0 };
     for (const kind of Object.keys(sections)) {
       for (const item of all(`[data-item=${kind}]`)) {
         const suits = show === "all" || kind === "failure" || kind === "silent"
@@ -73,7 +73,7 @@
       section.hidden = items.length > 0 && items.every((item) => item.hidden);
     }
     const told = [
-      ["failure", "failure"], ["silent", "silent node"], ["change", "change"], ["test", "test"], ["other", "line"],
+      ["failure", "failure"], ["alert", "alert"], ["silent", "silent node"], ["change", "change"], ["test", "test"], ["other", "line"],
     ].filter(([kind]) => document.querySelector(`[data-item=${kind}]`));
     found.textContent = active || show !== "all"
       ? told.map(([kind, word]) => plural(sections[kind], word)).join(", ") : "";

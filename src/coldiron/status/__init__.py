@@ -1,0 +1,1 @@
+"""How the cluster is, as its own Prometheus knows it: nodes, alerts and GPUs on one page."""
