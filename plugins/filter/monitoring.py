@@ -6,6 +6,8 @@ import base64
 import ctypes
 import functools
 import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,10 +62,11 @@ def password_bcrypt(password: str) -> str:
     return str(made.decode("ascii"))
 
 
-def web_config(directory: str, tls: bool, user: str, password: str) -> str:
+def web_config(directory: str, tls: bool, users: Mapping[str, str]) -> str:
     """Return what exporters, Prometheus and Alertmanager call their web configuration, as YAML.
 
-    With ``tls`` certificate.pem and key.pem lie in ``directory``. Without ``password`` everybody may read.
+    With ``tls`` certificate.pem and key.pem lie in ``directory``. ``users`` are names with their passwords; where there
+    is none, or none has a password, everybody may read.
     """
     words: dict[str, Any] = {}
     if tls:
@@ -72,8 +75,9 @@ def web_config(directory: str, tls: bool, user: str, password: str) -> str:
             "key_file": f"{directory}/key.pem",
             "min_version": "TLS12",
         }
-    if password:
-        words["basic_auth_users"] = {str(user): password_bcrypt(str(password))}
+    known = {str(user): password_bcrypt(str(password)) for user, password in users.items() if password}
+    if known:
+        words["basic_auth_users"] = known
     return yaml.safe_dump(words, sort_keys=True)
 
 
@@ -96,6 +100,198 @@ def unit_words(words: Sequence[Any]) -> str:
         text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
         quoted.append(f'"{text}"' if set(text) & set(" \t'\"\\;") or not text else text)
     return " ".join(quoted)
+
+
+def with_runbooks(content: str, base: str) -> str:
+    """Return the text of a rules file with ``base`` before each runbook that is no address itself."""
+    if not base:
+        return content
+    return re.sub(
+        r"^(\s+runbook:\s+)[\"']?(?!https?:)([\w./-]+)[\"']?\s*$",
+        lambda found: f'{found[1]}"{base.rstrip("/")}/{found[2]}"',
+        content,
+        flags=re.MULTILINE,
+    )
+
+
+def scrape_config(job: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one job of ``prometheus_jobs`` as Prometheus' own words. Its targets lie in a file of its name."""
+    directory = wanted["directory"]
+    words: dict[str, Any] = {
+        "job_name": job["name"],
+        "metrics_path": job.get("path") or "/metrics",
+        "file_sd_configs": [{"files": [f"{directory}/targets/{job['name']}.json"]}],
+    }
+    if job.get("interval_seconds"):
+        words["scrape_interval"] = f"{job['interval_seconds']}s"
+        words["scrape_timeout"] = f"{min(job['interval_seconds'], wanted['timeout_seconds'])}s"
+    words |= _way(job, wanted)
+    if job.get("federate"):
+        words |= {"honor_labels": True, "metrics_path": "/federate", "params": {"match[]": job["federate"]}}
+    if job.get("via"):
+        # What a probe is asked about is its target's address; who is asked is the exporter.
+        words["relabel_configs"] = [
+            {"source_labels": ["__address__"], "target_label": "__param_target"},
+            {"source_labels": ["module"], "regex": "(.+)", "target_label": "__param_module"},
+            {"source_labels": ["__address__"], "target_label": "target"},
+            {"target_label": "__address__", "replacement": job["via"]},
+        ]
+    return {**words, **(job.get("settings") or {})}
+
+
+def _way(job: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """How a job's targets, or Alertmanagers, are spoken to."""
+    directory = wanted["directory"]
+    tls, password = (wanted[name] if job.get(name) is None else job[name] for name in ("tls", "password"))
+    words: dict[str, Any] = {}
+    if tls:
+        words["scheme"] = "https"
+        words["tls_config"] = {"ca_file": f"{directory}/ca.pem"} if wanted["ca"] else {}
+    if password:
+        words["basic_auth"] = {
+            "username": wanted["user"],
+            "password_file": f"{directory}/scrape-password",
+        }
+    return words
+
+
+def prometheus_config(wanted: Mapping[str, Any]) -> str:
+    """Return prometheus.yml for what role prometheus wants: ``jobs`` and what holds for all of them."""
+    words: dict[str, Any] = {
+        "global": {
+            "scrape_interval": f"{wanted['interval_seconds']}s",
+            "scrape_timeout": f"{wanted['timeout_seconds']}s",
+            "evaluation_interval": f"{wanted['interval_seconds']}s",
+            "external_labels": {str(name): str(value) for name, value in wanted["labels"].items()},
+        },
+        "rule_files": [f"{wanted['directory']}/rules/*.yml"],
+        "scrape_configs": [scrape_config(job, wanted) for job in wanted["jobs"]],
+    }
+    if wanted["alertmanagers"]:
+        targets = [{"targets": list(wanted["alertmanagers"])}]
+        words["alerting"] = {"alertmanagers": [{**_way({}, wanted), "static_configs": targets}]}
+    if wanted["remote_write"]:
+        words["remote_write"] = [dict(one) for one in wanted["remote_write"]]
+    return _yaml({**words, **wanted["settings"]})
+
+
+def _receiver(one: Mapping[str, Any]) -> dict[str, Any]:
+    """One receiver of ``alertmanager_receivers`` as Alertmanager's own words."""
+    words: dict[str, Any] = {"name": one["name"]}
+    if one.get("mail"):
+        words["email_configs"] = [{"to": to, "send_resolved": True} for to in one["mail"]]
+    if one.get("webhooks"):
+        words["webhook_configs"] = [
+            {
+                "url": hook["url"],
+                "send_resolved": True,
+                **(
+                    {"http_config": {"authorization": {"credentials": hook["token"]}}}
+                    if hook.get("token")
+                    else {}
+                ),
+            }
+            for hook in one["webhooks"]
+        ]
+    if one.get("slack"):
+        words["slack_configs"] = [
+            {
+                "api_url": slack["url"],
+                "send_resolved": True,
+                **({"channel": slack["channel"]} if slack.get("channel") else {}),
+            }
+            for slack in one["slack"]
+        ]
+    return {**words, **(one.get("settings") or {})}
+
+
+def alertmanager_config(wanted: Mapping[str, Any]) -> str:
+    """Return alertmanager.yml for what role alertmanager wants.
+
+    A receiver ``nobody`` is always there. The watchdog and what wants repair have routes before the site's own.
+    """
+    receivers = [_receiver(one) for one in wanted["receivers"]]
+    first = receivers[0]["name"] if receivers else "nobody"
+    if "nobody" not in [one["name"] for one in receivers]:
+        receivers.append({"name": "nobody"})
+    routes: list[dict[str, Any]] = [
+        {
+            "matchers": ['alertname="Watchdog"'],
+            "receiver": "watchdog" if wanted["watchdog"] else "nobody",
+            "group_wait": "0s",
+            "group_interval": "1m",
+            "repeat_interval": "1m",
+        }
+    ]
+    if wanted["watchdog"]:
+        hook = {"url": wanted["watchdog"], "send_resolved": False}
+        receivers.append({"name": "watchdog", "webhook_configs": [hook]})
+    if wanted["repair"]["url"]:
+        about = {"name": "coldiron-repair", "webhooks": [wanted["repair"]]}
+        receivers.append(_receiver(about))
+        # People are told too.
+        matchers = ['coldiron_repair="true"']
+        routes.append({"matchers": matchers, "receiver": "coldiron-repair", "continue": True})
+    words: dict[str, Any] = {}
+    smtp = wanted["smtp"]
+    if smtp:
+        keys = {"host": "smarthost", "from": "from", "user": "auth_username", "password": "auth_password"}
+        words["global"] = {f"smtp_{keys[key]}": smtp[key] for key in keys if smtp.get(key)}
+        words["global"]["smtp_require_tls"] = bool(smtp.get("tls", True))
+    words |= {
+        "templates": [f"{wanted['directory']}/templates/*.tmpl"],
+        "route": {
+            "receiver": first,
+            "group_by": list(wanted["group_by"]),
+            "group_wait": f"{wanted['group_wait_seconds']}s",
+            "group_interval": f"{wanted['group_interval_seconds']}s",
+            "repeat_interval": f"{wanted['repeat_hours']}h",
+            "routes": [*routes, *wanted["routes"]],
+        },
+        "inhibit_rules": list(wanted["inhibitions"]),
+        "receivers": receivers,
+    }
+    return _yaml({**words, **wanted["settings"]})
+
+
+def template_files(templates: Sequence[Mapping[str, str]], directory: str) -> list[dict[str, str]]:
+    """Return Alertmanager's templates as files, as module converge takes them."""
+    return [{"dest": f"{directory}/templates/{one['name']}", "content": one["content"]} for one in templates]
+
+
+def _yaml(words: Any) -> str:
+    """YAML of plain values: Ansible's own marks on strings are none of its business."""
+    return yaml.safe_dump(json.loads(json.dumps(words, default=str)), sort_keys=False, width=120)
+
+
+def target_files(jobs: Sequence[Mapping[str, Any]], directory: str) -> list[dict[str, str]]:
+    """Return the files of the jobs' targets, as module converge takes them. Prometheus sees a changed one itself."""
+    found = []
+    for job in jobs:
+        entries = [
+            {
+                "targets": [str(one["address"])],
+                "labels": {str(name): str(value) for name, value in (one.get("labels") or {}).items()},
+            }
+            for one in job.get("targets") or []
+        ]
+        path = f"{directory}/targets/{job['name']}.json"
+        found.append({"dest": path, "content": json.dumps(entries, indent=1) + "\n"})
+    return found
+
+
+def rule_files(
+    rules: Sequence[Mapping[str, str]], directory: str, runbooks: str, command: str
+) -> list[dict[str, str]]:
+    """Return rules as files, as module converge takes them, each judged by ``command`` before it is swapped in."""
+    return [
+        {
+            "dest": f"{directory}/rules/{one['name']}",
+            "content": with_runbooks(one["content"], runbooks),
+            "validate": command,
+        }
+        for one in rules
+    ]
 
 
 def labels_of(
@@ -157,7 +353,12 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
         return {
+            "alertmanager_config": alertmanager_config,
             "collector_words": collector_words,
+            "prometheus_config": prometheus_config,
+            "rule_files": rule_files,
+            "target_files": target_files,
+            "template_files": template_files,
             "password_bcrypt": password_bcrypt,
             "probe_targets": probe_targets,
             "rules_of": rules_of,

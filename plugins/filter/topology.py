@@ -46,9 +46,12 @@ GROUPS = {
     "mpi_hosts": "mpi",
     "pam_hosts": "slurm_pam",
     "monitored": "node_exporter",
+    "prometheus_hosts": "prometheus",
+    "alertmanagers": "alertmanager",
     "log_servers": "elasticsearch",
     "log_shippers": "log_shipper",
     "kibana_hosts": "kibana",
+    "dashboard_hosts": "grafana",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
 ROLES = (
@@ -74,9 +77,12 @@ ROLES = (
     ("mpi_hosts", ("mpi",)),
     ("pam_hosts", ("slurm_pam",)),
     ("monitored", ("node_exporter",)),
+    ("prometheus_hosts", ("prometheus",)),
+    ("alertmanagers", ("alertmanager",)),
     ("log_servers", ("elasticsearch",)),
     ("log_shippers", ("log_shipper",)),
     ("kibana_hosts", ("kibana",)),
+    ("dashboard_hosts", ("grafana",)),
 )
 
 
@@ -88,7 +94,7 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
     """
     leaving = set(removed)
     found = {name: list(groups.get(group) or []) for name, group in GROUPS.items()}
-    for name in ("nodes", "slurm_workers"):
+    for name in ("nodes", "slurm_workers", "monitored"):
         found[name] = [host for host in found[name] if host not in leaving]
     # Whoever can be installed by its BMC has its network from here too.
     found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
@@ -110,6 +116,11 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
 def roles_of(shape: Mapping[str, list[str]], host: str) -> list[str]:
     """Return the roles that ``host`` runs, in the order of the stages."""
     return [role for name, roles in ROLES if name == "nodes" or host in shape[name] for role in roles]
+
+
+def roles_present(shape: Mapping[str, list[str]]) -> list[str]:
+    """Return the roles that some host of the site runs, in the order of the stages."""
+    return [role for name, roles in ROLES if shape[name] for role in roles]
 
 
 def host_values(
@@ -282,6 +293,7 @@ class FilterModule:
             "machines": machines,
             "records": records,
             "roles_of": roles_of,
+            "roles_present": roles_present,
             "shape": shape,
             "workers": workers,
         }

@@ -45,8 +45,8 @@ def test_a_password_s_hash_is_bcrypt_s_and_the_same_each_time() -> None:
 
 
 def test_what_may_be_read_by_whom() -> None:
-    assert yaml.safe_load(monitoring.web_config("/etc/x", False, "prometheus", "")) == {}
-    found = yaml.safe_load(monitoring.web_config("/etc/x", True, "prometheus", "word"))
+    assert yaml.safe_load(monitoring.web_config("/etc/x", False, {"prometheus": ""})) == {}
+    found = yaml.safe_load(monitoring.web_config("/etc/x", True, {"prometheus": "word"}))
     assert found["tls_server_config"]["key_file"] == "/etc/x/key.pem"
     assert found["basic_auth_users"]["prometheus"].startswith("$2b$")
 
