@@ -50,7 +50,6 @@ GROUPS = {
     "alertmanagers": "alertmanager",
     "log_servers": "elasticsearch",
     "log_shippers": "log_shipper",
-    "kibana_hosts": "kibana",
     "dashboard_hosts": "grafana",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
@@ -81,7 +80,6 @@ ROLES = (
     ("alertmanagers", ("alertmanager",)),
     ("log_servers", ("elasticsearch",)),
     ("log_shippers", ("log_shipper",)),
-    ("kibana_hosts", ("kibana",)),
     ("dashboard_hosts", ("grafana",)),
 )
 

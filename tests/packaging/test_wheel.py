@@ -98,6 +98,7 @@ ELSEWHERE = {
     *("subids", "podman", "apptainer", "docker", "nvidia_container_toolkit"),
     *("containerd", "enroot", "pyxis"),
     *("mpi", "slurm_pam"),
+    *("elasticsearch", "log_shipper"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
 }
 

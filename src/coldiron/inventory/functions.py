@@ -36,7 +36,6 @@ FunctionName = Literal[
     "slurm_pam",
     "elasticsearch",
     "log_shipper",
-    "kibana",
     "node_exporter",
     "prometheus",
     "alertmanager",
@@ -88,7 +87,6 @@ FUNCTIONS: dict[str, Function] = {
         # Logs: every node ships its own, the servers keep them.
         Function("elasticsearch"),
         Function("log_shipper"),
-        Function("kibana", single=True),
         # Monitoring: every node tells of itself; the head asks, and says what is wrong.
         Function("node_exporter"),
         Function("prometheus"),

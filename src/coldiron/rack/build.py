@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
-from coldiron.rack import aptsource, keys
+from coldiron.rack import aptsource, elastic, keys
 from coldiron.rack.base import Bakery, Recipe, newest, recipe, refuse_little_room
 from coldiron.rack.cache import PORT
 from coldiron.rack.gpu.repository import make as make_fixtures
@@ -60,7 +60,9 @@ class Builder:
         Raises ColdironError where something is in the way or lacking, or a node stays away.
         """
         refuse_not_root()
-        refuse_missing(self.host, self.spec.machines, gpus=self.spec.simulates_gpus)
+        refuse_missing(
+            self.host, self.spec.machines, gpus=self.spec.simulates_gpus, elastic=self.spec.elastic
+        )
         try:
             return self._up()
         finally:
@@ -97,6 +99,8 @@ class Builder:
             self.rack.settle_home(state)
             if any(node.gpu_model for node in missing):
                 make_fixtures(self.host, self.layout, apt, f"http://127.0.0.1:{port}", self.say)
+            if any(node.elastic for node in self.spec.nodes):
+                elastic.make(self.host, self.layout, self.say)
             self.rack.start(state, [state.nodes[node.name] for node in missing])
             self.rack.wait(state, [node.name for node in wanted if node.name in running], {}, lambda _: None)
             self.rack.machines(state).up([state.machines[one.name] for one in machines], self.say)

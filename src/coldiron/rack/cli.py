@@ -491,6 +491,10 @@ def requirements(
 ) -> None:
     """Print the Debian packages that the rack needs, one a line."""
     spec = from_cluster(inventory) if inventory else None
-    table = needed.needed(spec.machines, gpus=spec.simulates_gpus) if spec else needed.needed(())
+    table = (
+        needed.needed(spec.machines, gpus=spec.simulates_gpus, elastic=spec.elastic)
+        if spec
+        else needed.needed(())
+    )
     for name in needed.missing(Host(), table) if missing else [one.package for one in table]:
         print(name)

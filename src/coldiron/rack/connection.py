@@ -27,6 +27,15 @@ def _fixtures(inventory_dir: Path) -> dict[str, Any]:
     return {"fixtures": found["repository"]}
 
 
+def _elastic(inventory_dir: Path) -> dict[str, Any]:
+    """How servers of Elasticsearch reach the repository of its package; empty where the rack has none."""
+    try:
+        found = json.loads((inventory_dir / ".rack" / "elastic.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {"elastic": found["repository"]}
+
+
 def ssh_options(inventory_dir: Path, sockets: str) -> list[str]:
     """ssh's options for a rack's nodes: its known hosts and control sockets, nobody's own configuration."""
     return [
@@ -70,6 +79,7 @@ def connection_vars(inventory_dir: Path) -> dict[str, Any] | None:
             "apt_mirror": state["apt_mirror"],
             "apt_proxy": state["apt_proxy"],
             **_fixtures(inventory_dir),
+            **_elastic(inventory_dir),
         },
     }
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from coldiron.catalog.load import load as load_catalog
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.rack.cgroup import Cgroup
+from coldiron.rack.elastic import MOUNTED as ELASTIC
+from coldiron.rack.elastic import place as elastic
 from coldiron.rack.gpu import cards
 from coldiron.rack.gpu.repository import MOUNTED
 from coldiron.rack.gpu.repository import place as fixtures
@@ -56,6 +58,8 @@ def nspawn_command(
         *(f"--bind={own / name}:/var/lib/{name}" for name in ENGINE_DIRECTORIES),
         *([f"--bind={layout.home}:/home"] if shared_home else []),
         *([f"--bind-ro={fixtures(layout)}:{MOUNTED}"] if node.gpu_model else []),
+        # Empty, unless a server of Elasticsearch is wanted: that may be later.
+        f"--bind-ro={elastic(layout)}:{ELASTIC}",
         "--", "--show-status=error", "--log-color=no",
     ]  # fmt: skip
 
@@ -208,6 +212,7 @@ class NodeKeeper:
             address=IPv4Interface(f"{node.address}/{prefix}"),
         )
         self.network.connect(self.rack.bridge, cable, self.rack.mtu)
+        elastic(self.layout).mkdir(exist_ok=True)
         # An overlay that was not unmounted leaves this mark, and would refuse to be mounted again.
         shutil.rmtree(own / "work" / "work" / "incompat", ignore_errors=True)
         options = overlay_options(node, own)

@@ -59,10 +59,19 @@ GPUS = (
     Requirement("libc6-dev", file="/usr/include/stdio.h"),
     Requirement("gpg", command="gpg"),
 )
+# Only where the inventory has servers of Elasticsearch, which Maven's client fetches.
+ELASTIC = (
+    Requirement("maven", command="mvn"),
+    Requirement("gcc", command="gcc"),
+    Requirement("libc6-dev", file="/usr/include/stdio.h"),
+    Requirement("gpg", command="gpg"),
+)
 
 
-def needed(machines: Sequence[MachineSpec], *, gpus: bool = False) -> tuple[Requirement, ...]:
-    """What a rack with these machines needs, and with simulated ``gpus``."""
+def needed(
+    machines: Sequence[MachineSpec], *, gpus: bool = False, elastic: bool = False
+) -> tuple[Requirement, ...]:
+    """What a rack with these machines needs, with simulated ``gpus``, with servers of Elasticsearch (``elastic``)."""
     protocols = {machine.protocol for machine in machines}
     return (
         *REQUIREMENTS,
@@ -70,6 +79,7 @@ def needed(machines: Sequence[MachineSpec], *, gpus: bool = False) -> tuple[Requ
         *(REDFISH if "redfish" in protocols else ()),
         *(IPMI if "ipmi" in protocols else ()),
         *(GPUS if gpus else ()),
+        *(ELASTIC if elastic else ()),
     )
 
 
@@ -83,9 +93,11 @@ def missing(host: Host, requirements: tuple[Requirement, ...] = REQUIREMENTS) ->
     ]
 
 
-def refuse_missing(host: Host, machines: Sequence[MachineSpec] = (), *, gpus: bool = False) -> None:
+def refuse_missing(
+    host: Host, machines: Sequence[MachineSpec] = (), *, gpus: bool = False, elastic: bool = False
+) -> None:
     """Raise ColdironError, with the line to type, where a package is missing."""
-    if packages := missing(host, needed(machines, gpus=gpus)):
+    if packages := missing(host, needed(machines, gpus=gpus, elastic=elastic)):
         # Debian 12's own QEMU (7.2) corrupts its guests.
         newer = " (qemu-system-x86 from your release's backports)" if "qemu-system-x86" in packages else ""
         raise ColdironError(

@@ -21,7 +21,7 @@ class NodeSpec:
     """One node. ``gpu_count`` is the number of GPU device files it gets; they are simulated.
 
     ``gpu_model``: the catalog's entry, where the cluster manages the GPUs of the node; its simulated driver makes
-    the device files then. ``serves_home``: it exports /home by NFS.
+    the device files then. ``serves_home``: it exports /home by NFS. ``elastic``: it is a server of Elasticsearch.
     """
 
     name: str
@@ -32,6 +32,7 @@ class NodeSpec:
     gpu_type: str | None = None
     serves_home: bool = False
     gpu_model: str | None = None
+    elastic: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class RackSpec:
     def simulates_gpus(self) -> bool:
         """Whether GPUs of containers are simulated down to their driver."""
         return any(node.gpu_model for node in self.nodes)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether containers of it are servers of Elasticsearch."""
+        return any(node.elastic for node in self.nodes)
 
     @property
     def bridge_address(self) -> IPv4Interface:
@@ -142,6 +148,7 @@ def from_cluster(path: Path) -> RackSpec:
                 gpu_model=simulated_model(gpus, node.distribution, node.name, file)
                 if gpus and "gpu_node" in node.functions
                 else None,
+                elastic="elasticsearch" in node.functions,
             )
         )
     taken = {

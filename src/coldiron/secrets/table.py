@@ -161,7 +161,6 @@ SECRETS: tuple[Secret, ...] = (
     ),
     Secret("log_shipper_password", "with which nodes ship their logs", _password, _password_fault, "logging"),
     Secret("elasticsearch_reader_password", "who reads the logs", _password, _password_fault, "logging"),
-    Secret("kibana_password", "Kibana's own with the logs' servers", _password, _password_fault, "logging"),
 )
 
 

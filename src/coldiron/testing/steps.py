@@ -24,6 +24,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.inventory import find, load
+from coldiron.rack import elastic
+from coldiron.rack.host import Host
+from coldiron.rack.layout import Layout
 from coldiron.testing import sabotage
 from coldiron.testing.site import Site, load_site
 from coldiron.testing.stages import COLLECTION, find_collection
@@ -31,6 +35,8 @@ from coldiron.testing.stages import COLLECTION, find_collection
 INVENTORY = Path("molecule", "default", "inventory")
 BARE_STAGES = ("stage_provision", "stage_base", "stage_storage")
 WHOLE_SITE = "site"
+# Roles whose scenarios install Elasticsearch, which the nodes of the others are spared.
+WITH_ELASTIC = ("elasticsearch", "log_shipper")
 SNAPSHOT = "converged-"
 # What the converged nodes are made from.
 SOURCES = ("roles/*/defaults", "roles/*/tasks", "roles/*/templates", "roles/*/vars", "playbooks", "plugins")
@@ -118,6 +124,8 @@ def start(inventory: Path, scenario: str) -> str:
     """Put the nodes to where the scenario starts; returns the name of that place."""
     # Molecule believes its own note that the nodes are there; they may have been taken away since.
     up(inventory)
+    if scenario in WITH_ELASTIC:
+        elastic.make(Host(), Layout(load(find(inventory)).name, inventory.resolve()), print)
     site = load_site((inventory,))
     if scenario == WHOLE_SITE or starts_bare(site, scenario):
         rack("reset", inventory)
