@@ -196,7 +196,9 @@ class SiteRun:
 
     def node_state(self, worker: str) -> str:
         """Return a worker's state in Slurm, such as idle."""
-        return self.on(self.head, f"sinfo -h -n {worker} -o %T").split("\n")[0].strip()
+        # Asked for one node alone, slurmctld answers what it last told somebody who asked for all.
+        lines = self.on(self.head, "sinfo -h -a -N -o '%N %T'").splitlines()
+        return next((state for name, state in map(str.split, lines) if name == worker), "")
 
     def wait_for_state(self, worker: str, wanted: Sequence[str], seconds: float = 60) -> str:
         """Wait until a worker has one of the states; returns the last one seen."""

@@ -171,7 +171,10 @@ def test_an_alert_drains_and_diagnoses_its_node_and_no_more(converged: SiteRun) 
         assert "held: alert GpuFellOff; " in converged.on(converged.head, "sinfo -h -R -o '%E %N'")
     converged.on(NODE, f"test -e {written}")
     assert boots(converged) == before
-    # It stays held, as it does for a person who comes to look; the next test's repair takes it back.
+    # Its job has been cancelled. Nobody else takes the node back from where an alert has left it.
+    assert converged.wait_for_state(NODE, ("drained",)) == "drained"
+    converged.on(converged.head, f"scontrol update nodename={NODE} state=resume")
+    assert converged.wait_for_state(NODE, ("idle",)) == "idle"
 
 
 def test_a_killed_repair_goes_on_and_nobody_else_is_disturbed(converged: SiteRun, job: str) -> None:
