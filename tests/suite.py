@@ -23,6 +23,15 @@ SOURCE = ROOT / "inventories" / "virtual"
 INVENTORY = ".cache/site/virtual"
 COVERAGE_FLOOR = 90
 UNIT = ("-q", "-n", "2", "tests/unit", "tests/plan", "tests/contract")
+# What differs most between two versions of Ansible: what runs in it, and what calls it.
+WITH_ANSIBLE = (
+    "tests/contract",
+    *(
+        f"tests/unit/{part}"
+        for part in ("converge", "gpu", "inventory", "node", "playbooks", "repository", "roles_base")
+    ),
+    *(f"tests/unit/{part}" for part in ("run", "secrets", "slurm", "testing", "verify")),
+)
 # Python 3.11 has the oldest supported ansible-core, 3.13 the newest; the checkout's environment has one of them.
 OTHER_PYTHON = os.environ.get("COLDIRON_OTHER_PYTHON") or ("3.11" if sys.version_info >= (3, 12) else "3.13")
 
@@ -163,7 +172,17 @@ def interpreter(version: str) -> str | None:
 
 
 def matrix() -> str | None:
-    """Unit and contract tests, and a run on the site that stands, with the other Python and its ansible-core."""
+    """The tests of what speaks with Ansible, and a run on the site that stands, by the other Python."""
+    return other_python(*WITH_ANSIBLE)
+
+
+def whole_matrix() -> str | None:
+    """All unit and contract tests by the other Python."""
+    return other_python("tests/unit", "tests/plan", "tests/contract")
+
+
+def other_python(*tests: str) -> str | None:
+    """Run tests, and those on the site that stands, with the other Python."""
     other = interpreter(OTHER_PYTHON)
     if other is None:
         return f"there is no python{OTHER_PYTHON} here"
@@ -172,7 +191,8 @@ def matrix() -> str | None:
     pytest = (f"{venv}/bin/python", "-m", "pytest", "-q")
     # Its own commands first: the tests call them by name.
     path = os.pathsep.join([str(ROOT / venv / "bin"), os.environ.get("PATH", os.defpath)])
-    run(*pytest, "-n", "2", "tests/unit", "tests/plan", "tests/contract", PATH=path)
+    run(f"{venv}/bin/python", "-m", "compileall", "-q", "src", "plugins", PATH=path)
+    run(*pytest, "-n", "2", *tests, PATH=path)
     if not (ROOT / INVENTORY / ".rack").is_dir():
         print(f"no site stands in {INVENTORY}: the run on it is left out", flush=True)
         return None
@@ -181,8 +201,17 @@ def matrix() -> str | None:
 
 
 def roles() -> None:
-    """Every role's testinfra and every role's sabotage on that site."""
+    """Every role's testinfra on that site, and every third of the roles' sabotages: another third for each commit."""
     python("-m", "pytest", "-q", "-p", "coldiron.testing.plugin", "roles", "--inventory", INVENTORY)
+    told = subprocess.run(
+        ["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    turn = told.stdout.strip() or "0"
+    python("-m", "coldiron.testing.sabotage", "--inventory", INVENTORY, "--one-in", "3", "--turn", turn)
+
+
+def sabotage() -> None:
+    """Every role's sabotages on that site, all of them."""
     python("-m", "coldiron.testing.sabotage", "--inventory", INVENTORY)
 
 
@@ -228,7 +257,18 @@ BEFORE = [lint, unit, docs, browser, rules, dashboards, rack, rehearse, site, me
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
     "full": [*BEFORE, touched_scenarios, coverage, clear],
-    "all": [*BEFORE, gpu, rehearsals, machines, scenarios, exhaustive, coverage, clear],
+    "all": [
+        *BEFORE,
+        whole_matrix,
+        sabotage,
+        gpu,
+        rehearsals,
+        machines,
+        scenarios,
+        exhaustive,
+        coverage,
+        clear,
+    ],
 }
 
 

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,22 @@ class Sabotage:
     all_hosts: bool = False
     alone: bool = False
     settle_seconds: float = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One in so many (``of_parts``) of all sabotages; ``turn`` says which: turns in a row prove them all."""
+
+    of_parts: int = 1
+    turn: int = 0
+
+    def of(self, sabotages: Sequence[Sabotage], before: int) -> list[Sabotage]:
+        """Those of a role that are this turn's, where ``before`` of them are other roles'."""
+        return [
+            one
+            for place, one in enumerate(sabotages, before)
+            if place % self.of_parts == self.turn % self.of_parts
+        ]
 
 
 @dataclass
@@ -361,12 +377,18 @@ def run_sabotages(
     roles: list[str],
     one_by_one: bool = False,
     tell: Callable[[str], None] = lambda text: None,
+    part: Part = Part(),
 ) -> list[Result]:
-    """Run every sabotage of the roles, role after role, and return their results."""
+    """Run the sabotages of the roles, or a part of them, role after role, and return their results."""
     results: list[Result] = []
+    seen = 0
     for role in roles:
         path = bench.folder(role) / "sabotage.yml"
-        sabotages = read_sabotages(path, role)
+        every = read_sabotages(path, role)
+        sabotages = part.of(every, seen)
+        seen += len(every)
+        if not sabotages:
+            continue
         start = time.monotonic()
         found = RoleRun(bench, role, sabotages, one_by_one).run()
         proven = sum(result.verdict == "proven" for result in found)
@@ -418,6 +440,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--limit", metavar="PATTERN", help="break only hosts that this pattern matches")
     parser.add_argument("--one-by-one", action="store_true", help="heal after each break (slow)")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="only every Nth of all")
+    parser.add_argument("--turn", type=int, default=0, metavar="K", help="which of the Nths: 0, 1, …")
     parser.add_argument("--json", action="store_true", dest="as_json", help="print the results as JSON")
     parser.add_argument("ansible_args", nargs="*", help="after --: more arguments for ansible-playbook")
     return parser.parse_args(arguments)
@@ -435,6 +459,7 @@ def run(arguments: list[str] | None = None) -> int:
         choose_roles(site, options.role),
         options.one_by_one,
         lambda text: errors.print(text, highlight=False),
+        Part(max(1, options.one_in), max(0, options.turn)),
     )
     bad = [result for result in results if result.verdict not in VERDICTS_OK]
     if options.as_json:

@@ -9,7 +9,7 @@ import pytest
 
 from coldiron.errors import ColdironError
 from coldiron.testing import sabotage
-from coldiron.testing.sabotage import Bench, Result, RoleRun, read_sabotages, run_sabotages
+from coldiron.testing.sabotage import Bench, Part, Result, RoleRun, read_sabotages, run_sabotages
 from tests.unit.testing.toy import Toy, write
 
 BREAKS = """\
@@ -61,6 +61,20 @@ def test_breaks_are_proven_in_few_rounds(toy: Toy) -> None:
     assert heals(toy) == 2
     calls = (toy.nodes / "calls").read_text().splitlines()
     assert calls[0] == f"coldiron.cluster.site -i {toy.inventory} --limit node01,node02 --tags toy"
+
+
+def test_turns_in_a_row_prove_them_all(toy: Toy) -> None:
+    write(toy.role / "tests" / "sabotage.yml", BREAKS)
+    names = []
+    for turn in range(7, 9):
+        found = run_sabotages(bench(toy), ["toy"], part=Part(2, turn))
+        assert {result.verdict for result in found} == {"proven"}
+        names += [result.name for result in found]
+    assert sorted(names) == ["The color is lost", "The color is lost everywhere", "The daemon is off"]
+    assert (
+        Part(2, 0).of(read_sabotages(toy.role / "tests" / "sabotage.yml", "toy"), 1)[0].name
+        == "The daemon is off"
+    )
 
 
 def test_one_by_one_heals_after_each(toy: Toy) -> None:
