@@ -319,6 +319,41 @@ def scrape_targets(
     ]
 
 
+def scrape_jobs(
+    addresses: Mapping[str, str],
+    scrapes: Sequence[Mapping[str, Any]],
+    shape: Mapping[str, Sequence[str]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    known: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return ``scrapes`` (name, port, of: a function in ``shape``, and more of a job) as jobs of role prometheus.
+
+    A job of nobody is left out.
+    """
+    found = []
+    for scrape in scrapes:
+        hosts = [host for host in shape[scrape["of"]] if host in addresses]
+        more = {key: value for key, value in scrape.items() if key not in ("of", "port")}
+        if hosts:
+            targets = scrape_targets(addresses, hosts, int(scrape["port"]), hostvars, known)
+            found.append({**more, "targets": targets})
+    return found
+
+
+def bmc_targets(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the BMCs of ``hosts`` that speak IPMI: each one's address, with its node's labels and who logs in."""
+    found = []
+    for host in hosts:
+        variables = known[host] if host in known else hostvars[host]
+        if variables.get("coldiron_bmc_address") and variables.get("coldiron_bmc_protocol") == "ipmi":
+            user = variables.get("coldiron_bmc_credentials") or "default"
+            labels = {**labels_of(host, hostvars, known), "module": user}
+            found.append({"address": variables["coldiron_bmc_address"], "labels": labels})
+    return found
+
+
 def probe_targets(
     addresses: Mapping[str, str],
     probes: Sequence[Mapping[str, Any]],
@@ -360,7 +395,9 @@ class FilterModule:
             "target_files": target_files,
             "template_files": template_files,
             "password_bcrypt": password_bcrypt,
+            "bmc_targets": bmc_targets,
             "probe_targets": probe_targets,
+            "scrape_jobs": scrape_jobs,
             "rules_of": rules_of,
             "scrape_targets": scrape_targets,
             "site_certificate": site_certificate,

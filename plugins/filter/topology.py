@@ -48,6 +48,8 @@ GROUPS = {
     "monitored": "node_exporter",
     "prometheus_hosts": "prometheus",
     "alertmanagers": "alertmanager",
+    "blackbox_hosts": "blackbox_exporter",
+    "slurm_exporters": "slurm_exporter",
     "log_servers": "elasticsearch",
     "log_shippers": "log_shipper",
     "dashboard_hosts": "grafana",
@@ -78,6 +80,9 @@ ROLES = (
     ("monitored", ("node_exporter",)),
     ("prometheus_hosts", ("prometheus",)),
     ("alertmanagers", ("alertmanager",)),
+    ("blackbox_hosts", ("blackbox_exporter",)),
+    ("slurm_exporters", ("slurm_exporter",)),
+    ("ipmi_hosts", ("ipmi_exporter",)),
     ("log_servers", ("elasticsearch",)),
     ("log_shippers", ("log_shipper",)),
     ("dashboard_hosts", ("grafana",)),
@@ -96,6 +101,8 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
         found[name] = [host for host in found[name] if host not in leaving]
     # Whoever can be installed by its BMC has its network from here too.
     found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
+    # BMCs are asked where Prometheus is, if there are any.
+    found["ipmi_hosts"] = found["prometheus_hosts"] if found["machines"] else []
     engines = ("podman_hosts", "apptainer_hosts", "docker_hosts", "enroot_hosts")
     found["with_containers"] = list(dict.fromkeys(host for name in engines for host in found[name]))
     with_gpus = set(found["gpu_nodes"])

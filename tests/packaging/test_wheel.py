@@ -99,7 +99,7 @@ ELSEWHERE = {
     *("containerd", "enroot", "pyxis"),
     *("mpi", "slurm_pam"),
     *("elasticsearch", "log_shipper"),
-    *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
+    *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter", "grafana"),
 }
 
 

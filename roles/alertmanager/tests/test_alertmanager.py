@@ -9,22 +9,8 @@ import uuid
 
 import pytest
 
-FETCH = """
-import base64, ssl, sys, urllib.error, urllib.request
-url, authority, user, body = sys.argv[1:5]
-word = sys.stdin.readline().strip()
-context = ssl.create_default_context(cadata=authority) if authority else None
-asked = urllib.request.Request(url, data=body.encode() if body else None)
-asked.add_header("Content-Type", "application/json")
-if word:
-    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{word}".encode()).decode())
-try:
-    with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
-        print(answer.status)
-        sys.stdout.write(answer.read().decode())
-except urllib.error.HTTPError as error:
-    print(error.code)
-"""
+from coldiron.testing import asking
+
 SINK = """
 import http.server, sys
 class Sink(http.server.BaseHTTPRequestHandler):
@@ -49,11 +35,7 @@ def ask(host, opts):
     def get(path, body="", password=None):
         user, known = next(iter(opts["alertmanager_users"].items()), ("", ""))
         word = str(known) if password is None else password
-        command = "printf '%%s\\n' %s | python3 -c %s %s %s %s %s"
-        status, _, text = host.check_output(
-            command, word, FETCH, base + path, authority, user, body
-        ).partition("\n")
-        return int(status), text
+        return asking.ask(host, base + path, authority=authority, user=user, password=word, body=body)
 
     return get
 
@@ -98,9 +80,7 @@ def silences(node, opts):
     url = f"{scheme}://{address}:{opts['alertmanager_port']}/api/v2/silences"
     user, word = next(iter(opts["alertmanager_users"].items()), ("", ""))
     authority = str(opts["alertmanager_ca"]) if scheme == "https" else ""
-    return node.check_output(
-        "printf '%%s\\n' %s | python3 -c %s %s %s %s ''", str(word), FETCH, url, authority, user
-    )
+    return asking.ask(node, url, authority=authority, user=user, password=word)[1]
 
 
 def unit(opts):

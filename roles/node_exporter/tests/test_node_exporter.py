@@ -7,22 +7,7 @@ import time
 
 import pytest
 
-FETCH = """
-import base64, ssl, sys, urllib.error, urllib.request
-url, authority, user = sys.argv[1:4]
-word = sys.stdin.readline().strip()
-context = ssl.create_default_context(cadata=authority) if authority else None
-asked = urllib.request.Request(url)
-if word:
-    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{word}".encode()).decode())
-try:
-    with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
-        print(answer.status)
-        sys.stdout.write(answer.read().decode())
-except urllib.error.HTTPError as error:
-    print(error.code)
-"""
-SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+from coldiron.testing import asking
 
 
 @pytest.fixture
@@ -34,25 +19,19 @@ def ask(host, opts):
     def get(password=None):
         word = opts["node_exporter_password"] if password is None else password
         authority = str(opts["coldiron_ca_certificate"]) if tls else ""
-        command = "printf '%%s\\n' %s | python3 -c %s %s %s %s"
-        said = host.check_output(command, str(word), FETCH, url, authority, opts["node_exporter_user"])
-        status, _, text = said.partition("\n")
-        return int(status), text
+        return asking.ask(host, url, authority=authority, user=opts["node_exporter_user"], password=word)
 
     return get
 
 
 @pytest.fixture
-def samples(ask, eventually):
+def samples(ask):
     """What it serves: {metric: [(labels, value)]}."""
 
     def read():
         status, text = ask()
         assert status == 200
-        found = {}
-        for name, labels, value in SAMPLE.findall(text):
-            found.setdefault(name, []).append((dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)))
-        return found
+        return asking.samples(text)
 
     return read
 

@@ -8,21 +8,8 @@ import urllib.parse
 
 import pytest
 
-FETCH = """
-import base64, ssl, sys, urllib.error, urllib.request
-url, authority, user = sys.argv[1:4]
-word = sys.stdin.readline().strip()
-context = ssl.create_default_context(cadata=authority) if authority else None
-asked = urllib.request.Request(url)
-if word:
-    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{word}".encode()).decode())
-try:
-    with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
-        print(answer.status)
-        sys.stdout.write(answer.read().decode())
-except urllib.error.HTTPError as error:
-    print(error.code)
-"""
+from coldiron.testing import asking
+
 PLACE = "/etc/coldiron/prometheus"
 
 
@@ -36,11 +23,7 @@ def ask(host, opts):
     def get(path, password=None):
         user, known = next(iter(opts["prometheus_users"].items()), ("", ""))
         word = str(known) if password is None else password
-        said = host.check_output(
-            "printf '%%s\\n' %s | python3 -c %s %s %s %s", word, FETCH, base + path, authority, user
-        )
-        status, _, text = said.partition("\n")
-        return int(status), text
+        return asking.ask(host, base + path, authority=authority, user=user, password=word)
 
     return get
 

@@ -88,3 +88,141 @@ def test_rules_are_those_of_the_roles_that_are_there() -> None:
     found = monitoring.rules_of(["gpu_exporter"])
     assert "coldiron-gpu.rules.yml" in [one["name"] for one in found]
     assert all("groups:" in one["content"] for one in found)
+
+
+WANTED = {
+    "directory": "/etc/p",
+    "interval_seconds": 15,
+    "timeout_seconds": 10,
+    "labels": {"cluster": "lab"},
+    "tls": True,
+    "ca": True,
+    "user": "prometheus",
+    "password": True,
+    "alertmanagers": ["10.0.0.1:9093"],
+    "remote_write": [{"url": "https://far.invalid/write"}],
+    "settings": {},
+}
+
+
+def test_jobs_become_prometheus_words() -> None:
+    jobs = [
+        {"name": "node"},
+        {"name": "gpu", "tls": False, "password": False, "interval_seconds": 5},
+        {"name": "probe", "via": "10.0.0.1:9115", "path": "/probe"},
+        {"name": "far", "federate": ['{job="node"}'], "settings": {"scrape_interval": "2m"}},
+    ]
+    found = yaml.safe_load(monitoring.prometheus_config({**WANTED, "jobs": jobs}))
+    node, gpu, probe, far = found["scrape_configs"]
+    assert node["tls_config"] == {"ca_file": "/etc/p/ca.pem"}
+    assert node["basic_auth"] == {"username": "prometheus", "password_file": "/etc/p/scrape-password"}
+    assert (node["scheme"], node["metrics_path"]) == ("https", "/metrics")
+    assert not {"scheme", "tls_config", "basic_auth"} & set(gpu)
+    assert (gpu["scrape_interval"], gpu["scrape_timeout"]) == ("5s", "5s")
+    assert probe["relabel_configs"][-1] == {"target_label": "__address__", "replacement": "10.0.0.1:9115"}
+    assert (far["honor_labels"], far["metrics_path"]) == (True, "/federate")
+    assert far["scrape_interval"] == "2m"
+    assert found["alerting"]["alertmanagers"][0]["static_configs"] == [{"targets": ["10.0.0.1:9093"]}]
+    assert found["remote_write"] == [{"url": "https://far.invalid/write"}]
+
+
+def test_runbooks_have_the_site_s_address() -> None:
+    text = "annotations:\n          runbook: runbooks/A.html\n          runbook: https://b/C\n"
+    assert monitoring.with_runbooks(text, "") == text
+    found = monitoring.with_runbooks(text, "https://docs.invalid/")
+    assert '          runbook: "https://docs.invalid/runbooks/A.html"\n' in found
+    assert "runbook: https://b/C\n" in found
+
+
+def test_jobs_of_nobody_are_left_out() -> None:
+    scrapes = [
+        {"name": "node", "of": "monitored", "port": "9100"},
+        {"name": "gpu", "of": "gpus", "port": 1, "tls": False},
+    ]
+    addresses = {"node01": "10.0.0.1"}
+    jobs = monitoring.scrape_jobs(
+        addresses, scrapes, {"monitored": ["node01", "gone"], "gpus": []}, {}, KNOWN
+    )
+    assert [(job["name"], [one["address"] for one in job["targets"]]) for job in jobs] == [
+        ("node", ["10.0.0.1:9100"])
+    ]
+
+
+def test_only_bmcs_that_speak_ipmi_are_asked() -> None:
+    known = {
+        "a": {
+            "coldiron_bmc_address": "10.9.0.1",
+            "coldiron_bmc_protocol": "ipmi",
+            "coldiron_bmc_credentials": "bmc",
+        },
+        "b": {"coldiron_bmc_address": "10.9.0.2", "coldiron_bmc_protocol": "redfish"},
+        "c": {},
+    }
+    assert monitoring.bmc_targets(["a", "b", "c"], {}, known) == [
+        {"address": "10.9.0.1", "labels": {"instance": "a", "module": "bmc"}}
+    ]
+
+
+RECEIVERS = {
+    "directory": "/etc/a",
+    "smtp": {},
+    "receivers": [],
+    "routes": [],
+    "group_by": ["alertname"],
+    "group_wait_seconds": 30,
+    "group_interval_seconds": 300,
+    "repeat_hours": 12,
+    "inhibitions": [],
+    "watchdog": "",
+    "repair": {"url": "", "token": ""},
+    "settings": {},
+}
+
+
+def test_without_receivers_nobody_is_told() -> None:
+    found = yaml.safe_load(monitoring.alertmanager_config(RECEIVERS))
+    assert found["receivers"] == [{"name": "nobody"}]
+    assert found["route"]["receiver"] == "nobody"
+
+
+def test_receivers_the_watchdog_and_repairs() -> None:
+    receivers = [
+        {"name": "people", "mail": ["a@b.invalid"], "slack": [{"url": "https://s.invalid", "channel": "#c"}]},
+        {
+            "name": "hooks",
+            "webhooks": [{"url": "https://w.invalid", "token": "t"}, {"url": "https://v.invalid"}],
+        },
+    ]
+    wanted = {
+        **RECEIVERS,
+        "smtp": {"host": "m.invalid:587", "from": "c@b.invalid", "user": "u", "password": "p", "tls": False},
+        "receivers": receivers,
+        "routes": [{"matchers": ['severity="page"'], "receiver": "hooks"}],
+        "watchdog": "https://dead.invalid",
+        "repair": {"url": "https://head:9661/alerts", "token": "word"},
+    }
+    found = yaml.safe_load(monitoring.alertmanager_config(wanted))
+    assert [one["name"] for one in found["receivers"]] == [
+        "people",
+        "hooks",
+        "nobody",
+        "watchdog",
+        "coldiron-repair",
+    ]
+    people, hooks, _, _, repair = found["receivers"]
+    assert people["email_configs"] == [{"to": "a@b.invalid", "send_resolved": True}]
+    assert people["slack_configs"] == [
+        {"api_url": "https://s.invalid", "send_resolved": True, "channel": "#c"}
+    ]
+    assert hooks["webhook_configs"][0]["http_config"] == {"authorization": {"credentials": "t"}}
+    assert "http_config" not in hooks["webhook_configs"][1]
+    assert repair["webhook_configs"][0]["http_config"] == {"authorization": {"credentials": "word"}}
+    watchdog, repairs, page = found["route"]["routes"]
+    assert (watchdog["receiver"], watchdog["repeat_interval"]) == ("watchdog", "1m")
+    # People are told of what is repaired too.
+    assert (repairs["receiver"], repairs["continue"]) == ("coldiron-repair", True)
+    assert page["receiver"] == "hooks"
+    assert found["global"] == {
+        "smtp_smarthost": "m.invalid:587", "smtp_from": "c@b.invalid", "smtp_auth_username": "u",
+        "smtp_auth_password": "p", "smtp_require_tls": False,
+    }  # fmt: skip

@@ -1,0 +1,144 @@
+"""What Prometheus is told of Slurm is what Slurm says."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from coldiron.testing import asking
+
+
+@pytest.fixture
+def ask(host, opts):
+    """Ask it on its own node: (status, text). An empty password shows none."""
+    tls = bool(opts["slurm_exporter_tls_certificate"])
+    base = f"http{'s' * tls}://{opts['slurm_exporter_address']}:{opts['slurm_exporter_port']}"
+    authority = str(opts["coldiron_ca_certificate"]) if tls else ""
+
+    def get(path, password=None):
+        word = opts["slurm_exporter_password"] if password is None else password
+        return asking.ask(
+            host, base + path, authority=authority, user=opts["slurm_exporter_user"], password=word
+        )
+
+    return get
+
+
+def test_it_runs_and_a_boot_starts_it(host, opts, eventually):
+    service = host.service("coldiron-slurm-exporter.service")
+    assert service.is_enabled
+    assert eventually(lambda: service.is_running, seconds=20)
+
+
+def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts):
+    where, port = opts["slurm_exporter_address"], opts["slurm_exporter_port"]
+    lines = host.check_output("ss -Hltn").splitlines()
+    assert [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")] == [f"{where}:{port}"]
+
+
+def test_nobody_asks_without_the_password(opts, ask):
+    assert ask("/metrics")[0] == 200
+    if opts["slurm_exporter_password"]:
+        assert ask("/metrics", "")[0] == 401
+        assert ask("/metrics", "another")[0] == 401
+
+
+def test_nobody_else_reads_its_secrets(host, opts):
+    folder = host.file("/etc/coldiron/slurm-exporter")
+    assert (folder.user, folder.group, folder.mode) == ("root", "slurm-exporter", 0o750)
+    assert host.file("/etc/coldiron/slurm-exporter/config.json").mode == 0o640
+    if opts["slurm_exporter_password"]:
+        assert (
+            str(opts["slurm_exporter_password"])
+            not in host.file("/etc/coldiron/slurm-exporter/config.json").content_string
+        )
+
+
+@pytest.fixture
+def read(ask, opts):
+    """What it serves, asked of Slurm after this moment: {metric: [(labels, value)]}."""
+
+    def go():
+        status, text = ask("/metrics")
+        assert status == 200
+        return asking.samples(text)
+
+    return go
+
+
+def labelled(found, metric):
+    return [labels for labels, _ in found.get(metric, [])]
+
+
+def test_it_runs_as_a_user_who_may_do_nothing_else(host, eventually):
+    pid = eventually(
+        lambda: int(host.check_output("systemctl show -p MainPID --value coldiron-slurm-exporter"))
+    )
+    status = host.file(f"/proc/{pid}/status").content_string
+    number = str(host.user("slurm-exporter").uid)
+    assert re.search(r"^Uid:\s+(.*)$", status, re.MULTILINE)[1].split() == [number] * 4
+    assert re.search(r"^CapEff:\s+(\w+)$", status, re.MULTILINE)[1].strip("0") == ""
+
+
+def test_slurm_and_accounting_answer(read, opts, eventually):
+    seconds = 2 * int(opts["slurm_exporter_seconds"]) + 70
+    assert eventually(lambda: read()["slurm_up"] == [({}, 1.0)], seconds=seconds)
+    assert eventually(lambda: read()["slurm_dbd_up"] == [({}, 1.0)], seconds=seconds)
+    assert [value for labels, value in read()["slurm_controller_active"] if labels["role"] == "primary"] == [
+        1.0
+    ]
+
+
+def test_every_node_is_told_with_its_state_and_size(host, read):
+    found = read()
+    names = sorted(set(host.check_output("sinfo --all --noheader -N -o %%N").split()))
+    assert sorted(one["node"] for one in labelled(found, "slurm_node_state")) == names
+    assert sum(value for _, value in found["slurm_nodes"]) == len(names)
+    cpus = dict(
+        line.split() for line in host.check_output("sinfo --all --noheader -N -o '%%N %%c'").splitlines()
+    )
+    assert {one["node"]: value for one, value in found["slurm_node_cpus"]} == {
+        name: float(count) for name, count in cpus.items()
+    }
+
+
+def test_the_partitions_and_the_scheduler_are_told(host, read):
+    found = read()
+    names = set(re.findall(r"PartitionName=(\S+)", host.check_output("scontrol -o show partition")))
+    assert {one["partition"] for one in labelled(found, "slurm_partition_up")} == names
+    for metric in ("slurm_scheduler_threads", "slurm_scheduler_cycle_seconds", "slurm_dbd_queue_size"):
+        assert found[metric]
+    assert "REQUEST_NODE_INFO" in {one["type"] for one in labelled(found, "slurm_rpcs_total")}
+
+
+@pytest.mark.acts
+def test_a_drained_node_is_told_with_the_reason(host, read, opts, eventually):
+    """A node that takes jobs is drained for a moment, and given back."""
+    idle = host.check_output("sinfo --all --noheader -N -t idle -o %%N").split()
+    if not idle:
+        return
+    name = idle[0]
+
+    def reason():
+        return [one for one in labelled(read(), "slurm_node_reason_timestamp_seconds") if one["node"] == name]
+
+    host.check_output("scontrol update NodeName=%s State=DRAIN Reason='planted: a \"test\" = [x]'", name)
+    try:
+        seconds = 3 * int(opts["slurm_exporter_seconds"]) + 10
+        assert eventually(reason, seconds=seconds)[0]["reason"].startswith("planted: a ")
+        assert {"node": name, "state": "drained"} in labelled(read(), "slurm_node_state")
+        since = next(at for one, at in read()["slurm_node_reason_timestamp_seconds"] if one["node"] == name)
+        assert abs(time.time() - since) < 300
+    finally:
+        host.check_output("scontrol update NodeName=%s State=RESUME", name)
+
+
+def test_slurm_is_not_asked_more_often_than_declared(ask, opts):
+    """Two questions at once get one answer of Slurm's."""
+    if int(opts["slurm_exporter_seconds"]) >= 10:
+        first, second = ask("/metrics")[1], ask("/metrics")[1]
+        spans = [re.findall(r"^slurm_scrape_seconds.*$", text, re.MULTILINE) for text in (first, second)]
+        third = re.findall(r"^slurm_scrape_seconds.*$", ask("/metrics")[1], re.MULTILINE)
+        assert spans[0] == spans[1] or spans[1] == third
