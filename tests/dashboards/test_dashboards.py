@@ -18,7 +18,11 @@ FOLDER = Path(__file__).resolve().parents[2] / "roles/grafana/files/dashboards"
 FOUND = dashboards(FOLDER)
 ALL = sorted(FOUND)
 # What role log_shipper gives a line.
-FIELDS = ("@timestamp", "host", "rack", "role", "unit", "severity", "message", "job_id", "xid", "gpu")
+FIELDS = {
+    *("@timestamp", "message", "host.name", "service.unit", "process.name", "user.name", "source.ip"),
+    *("log.level", "log.severity", "event.kind", "event.action"),
+    *("slurm.job_id", "gpu.xid", "gpu.pci", "hardware.error", "coldiron.rack", "coldiron.kind"),
+}
 
 
 def test_the_committed_files_are_what_the_code_makes() -> None:
@@ -99,12 +103,12 @@ def test_logs_are_asked_in_form_for_fields_that_lines_have() -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ('host:$node AND message:("one)', "a quote is not closed"),
-        ("host:$node AND (severity:err", "brackets do not match"),
-        ("host:$node AND", "a word joins nothing"),
-        ("host:$node AND OR unit:x", "a word joins nothing"),
+        ('host.name:$node AND message:("one)', "a quote is not closed"),
+        ("host.name:$node AND (log.level:err", "brackets do not match"),
+        ("host.name:$node AND", "a word joins nothing"),
+        ("host.name:$node AND OR service.unit:x", "a word joins nothing"),
         ("hostname:$node", "no line has field hostname"),
-        ("host:$nodes", "a variable that the dashboard does not have"),
+        ("host.name:$nodes", "a variable that the dashboard does not have"),
         ("_exists_:xids", "no line has field xids"),
     ],
 )
@@ -122,8 +126,8 @@ def test_a_field_of_buckets_that_no_line_has_is_caught() -> None:
     panel = next(one for one in broken["panels"] if one["title"] == "Errors")
     panel["targets"][0]["bucketAggs"][0]["field"] = "node"
     assert [str(fault) for fault in forms({"logs": broken}, FIELDS)] == [
-        "logs: Errors: no line has field node: severity:(emerg OR alert OR crit OR err) AND host:* AND severity:*"
-        " AND unit:*"
+        "logs: Errors: no line has field node: log.severity:[0 TO 3] AND host.name:* AND log.level:*"
+        " AND (service.unit:* OR (*:* NOT _exists_:service.unit))"
     ]
 
 
@@ -136,16 +140,16 @@ def test_a_query_in_form_is_taken(query: str) -> None:
 
 def test_a_search_is_what_grafana_sends() -> None:
     panel = next(one for one in panels(FOUND["logs"]) if one.title == "Errors")
-    body = search(panel.targets[0], {"node": '("gpu01" OR "gpu02")', "severity": "*", "unit": "*"})
+    body = search(panel.targets[0], {"node": '("gpu01" OR "gpu02")', "level": "*", "unit": "*"})
     asked = body["query"]["bool"]["filter"]
     assert asked[0] == {"range": {"@timestamp": {"gte": "now-24h", "lte": "now"}}}
-    assert 'host:("gpu01" OR "gpu02")' in asked[1]["query_string"]["query"]
+    assert 'host.name:("gpu01" OR "gpu02")' in asked[1]["query_string"]["query"]
     assert body["size"] == 0
     outer = body["aggs"]["3"]
-    assert outer["terms"] == {"field": "host", "size": 10, "order": {"_count": "desc"}}
+    assert outer["terms"] == {"field": "host.name", "size": 10, "order": {"_count": "desc"}}
     assert outer["aggs"]["2"]["date_histogram"]["field"] == "@timestamp"
     lines = next(one for one in panels(FOUND["logs"]) if one.kind == "logs")
     plain = search(lines.targets[0], {})
     assert plain["size"] == 50
     assert "aggs" not in plain
-    assert fields_of(lines.targets[0]) >= {"host", "severity", "unit"}
+    assert fields_of(lines.targets[0]) >= {"host.name", "log.level", "service.unit"}

@@ -14,8 +14,11 @@ from coldiron.dashboards.parts import LOGS, Row, choose, page
 
 TIME = "@timestamp"
 # Grafana writes a choice of several as ("a" OR "b"), and all as *.
-CHOSEN = "host:$node AND severity:$severity AND unit:$unit"
-ERRORS = "severity:(emerg OR alert OR crit OR err)"
+NODE = "host.name:$node"
+CHOSEN = f"{NODE} AND log.level:$level AND (service.unit:$unit)"
+ERRORS = "log.severity:[0 TO 3]"
+# What is no service's, such as the kernel's lines, is among all of them.
+ALL_UNITS = "* OR (*:* NOT _exists_:service.unit)"
 
 
 def _by_time() -> elasticsearch.DateHistogram:
@@ -136,21 +139,21 @@ def dashboard() -> Dashboard:
     nodes = Row(
         "All lines",
         [
-            over_time("Lines", "Lines by how bad they are.", CHOSEN, "severity"),
+            over_time("Lines", "Lines by how bad they are.", CHOSEN, "log.level"),
             over_time(
                 "Errors",
-                "Lines of severity err and worse, by node.",
+                "Lines of level err and worse, by node.",
                 f"{ERRORS} AND {CHOSEN}",
-                "host",
+                "host.name",
                 empty="No errors.",
             ),
-            most("Who says most", "Nodes by lines.", CHOSEN, "host", "Node"),
-            most("Which service", "Services by lines.", CHOSEN, "unit", "Service"),
+            most("Who says most", "Nodes by lines.", CHOSEN, "host.name", "Node"),
+            most("Which service", "Services by lines.", CHOSEN, "service.unit", "Service"),
             most(
                 "Which service has errors",
-                "Services by lines of severity err and worse.",
+                "Services by lines of level err and worse.",
                 f"{ERRORS} AND {CHOSEN}",
-                "unit",
+                "service.unit",
                 "Service",
             ),
         ],
@@ -161,44 +164,47 @@ def dashboard() -> Dashboard:
             over_time(
                 "GPUs' errors (Xid)",
                 "Lines of the driver with an Xid, by its number.",
-                "_exists_:xid AND host:$node",
-                "xid",
+                f"event.kind:gpu AND {NODE}",
+                "gpu.xid",
                 span=8,
                 empty="No GPU has met an error.",
             ),
             over_time(
                 "Faults of the hardware",
-                "Lines of the kernel on broken memory, buses and disks.",
-                'unit:kernel AND host:$node AND message:("Hardware Error" OR "I/O error" OR "AER" OR "EDAC" OR mce)',
-                "host",
+                "Lines of the kernel on broken memory, buses and disks, by what is broken.",
+                f"event.kind:hardware AND {NODE}",
+                "hardware.error",
                 span=8,
                 empty="The kernel complains of none.",
             ),
             over_time(
                 "Logins that were refused",
-                "Lines of sshd that turn somebody away, by node.",
-                'unit:(sshd OR ssh) AND host:$node AND message:("Failed password" OR "Invalid user"'
-                ' OR "Connection closed by authenticating user" OR "Access denied")',
-                "host",
+                "Wrong passwords and keys, by the address that they came from.",
+                f"event.kind:login AND event.action:failed AND {NODE}",
+                "source.ip",
                 span=8,
                 empty="Nobody was turned away.",
             ),
             most(
                 "Jobs with errors",
-                "Slurm's jobs by lines of severity err and worse.",
-                f"_exists_:job_id AND {ERRORS} AND host:$node",
-                "job_id",
+                "Slurm's jobs by lines of level err and worse.",
+                f"_exists_:slurm.job_id AND {ERRORS} AND {NODE}",
+                "slurm.job_id",
                 "Job",
             ),
             most(
-                "GPUs with errors", "GPUs by lines with an Xid.", "_exists_:xid AND host:$node", "gpu", "GPU"
+                "Nodes with errors of GPUs",
+                "Nodes by lines with an Xid.",
+                f"event.kind:gpu AND {NODE}",
+                "host.name",
+                "Node",
             ),
             most(
-                "Out of memory",
-                "Nodes on which the kernel ended programs for want of memory.",
-                'unit:kernel AND host:$node AND message:("Out of memory" OR "oom-kill")',
-                "host",
-                "Node",
+                "Logins",
+                "Who logged in, by times.",
+                f"event.kind:login AND event.action:accepted AND {NODE}",
+                "user.name",
+                "User",
             ),
         ],
     )
@@ -214,9 +220,9 @@ def dashboard() -> Dashboard:
         "What the nodes say: how much, how bad, and what of it matters.",
         [nodes, matters, text],
         choices=[
-            _field("node", "Node", "host"),
-            _field("severity", "Severity", "severity"),
-            _field("unit", "Service", "unit"),
+            _field("node", "Node", "host.name"),
+            _field("level", "Level", "log.level"),
+            _field("unit", "Service", "service.unit", ALL_UNITS),
         ],
         logs=True,
         since="now-1h",
@@ -224,5 +230,5 @@ def dashboard() -> Dashboard:
     )
 
 
-def _field(name: str, label: str, field: str) -> Any:
-    return choose(name, label, f'{{"find": "terms", "field": "{field}"}}', source=LOGS, everything="*")
+def _field(name: str, label: str, field: str, everything: str = "*") -> Any:
+    return choose(name, label, f'{{"find": "terms", "field": "{field}"}}', source=LOGS, everything=everything)

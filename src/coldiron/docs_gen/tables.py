@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from coldiron.docs_gen import cluster_file, repair_tables
+from coldiron.docs_gen import cluster_file, dashboards_page, repair_tables
 from coldiron.docs_gen.markup import inline
 from coldiron.errors import ColdironError
 
@@ -110,7 +110,8 @@ def table_findings(role: Path) -> list[str]:
 def run(root: Path, check: bool) -> list[Path]:
     """Bring every table and the references up to date (or, with ``check``, only look); return those that were not."""
     stale = []
-    for path, text in (cluster_file.stale(root) | repair_tables.stale(root)).items():
+    pages = cluster_file.stale(root) | repair_tables.stale(root) | dashboards_page.stale(root)
+    for path, text in pages.items():
         stale.append(root / path)
         if not check:
             (root / path).write_text(text, encoding="utf-8")

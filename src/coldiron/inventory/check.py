@@ -236,6 +236,7 @@ def _nodes(
             features.worker_logins,
             features.monitoring,
             features.logging,
+            features.dashboards,
         )
     )
     members = Members(

@@ -6,7 +6,7 @@ BY_KIND when some kind of node has it without being told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -41,6 +41,7 @@ FunctionName = Literal[
     "alertmanager",
     "blackbox_exporter",
     "slurm_exporter",
+    "grafana",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -93,6 +94,8 @@ FUNCTIONS: dict[str, Function] = {
         Function("alertmanager"),
         Function("blackbox_exporter"),
         Function("slurm_exporter", scheduler="slurm"),
+        # Only where it is asked for: it comes from its maker's repository.
+        Function("grafana", single=True),
     )
 }
 
@@ -143,6 +146,7 @@ def assign(
     worker_logins: str = "anybody",
     monitoring: str = "none",
     logging: str = "none",
+    dashboards: str = "none",
 ) -> list[tuple[str, ...]]:
     """The functions of each of ``nodes``, in FUNCTIONS' order.
 
@@ -153,6 +157,7 @@ def assign(
     (``extras``: container engines, mpi) is there. ``worker_logins`` says who may log in to a worker.
     With ``logging`` every node ships its log, to the first head unless some node claims to be a server.
     With ``monitoring`` every node tells of itself, and the first head watches what no other node claims.
+    With ``dashboards`` the first head shows them.
     """
     claimed = {name for node in nodes for name in node.functions or ()}
     taken = {name for name in claimed if FUNCTIONS[name].single}
@@ -193,10 +198,21 @@ def assign(
         _watch(nodes, result, claimed)
     if logging == "elasticsearch":
         _log(nodes, result, claimed)
+    if dashboards == "grafana":
+        _once("grafana", nodes, result, claimed)
     return [ordered(own) for own in result]
 
 
-def _watch(nodes: list[Wanted], result: list[set[str]], claimed: set[FunctionName]) -> None:
+def _once(name: str, nodes: list[Wanted], result: list[set[str]], claimed: Collection[str]) -> None:
+    """Give the first head the function ``name``, unless some node claims it."""
+    heads = (
+        own for node, own in zip(nodes, result, strict=True) if node.kind == "head" and node.functions is None
+    )
+    if name not in claimed and (own := next(heads, None)) is not None:
+        own.add(name)
+
+
+def _watch(nodes: list[Wanted], result: list[set[str]], claimed: Collection[str]) -> None:
     """Give every node of ``result`` what it has for monitoring."""
     for own in result:
         own.add("node_exporter")
@@ -209,7 +225,7 @@ def _watch(nodes: list[Wanted], result: list[set[str]], claimed: set[FunctionNam
             break
 
 
-def _log(nodes: list[Wanted], result: list[set[str]], claimed: set[FunctionName]) -> None:
+def _log(nodes: list[Wanted], result: list[set[str]], claimed: Collection[str]) -> None:
     """Give every node of ``result`` what it has for logs."""
     for own in result:
         own.add("log_shipper")

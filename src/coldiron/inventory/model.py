@@ -44,6 +44,7 @@ Mpi = Literal["none", "openmpi", "mpich"]
 WorkerLogins = Literal["anybody", "with_job"]
 Monitoring = Literal["none", "prometheus"]
 Logging = Literal["none", "elasticsearch"]
+Dashboards = Literal["none", "grafana"]
 Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
 Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
 CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
@@ -472,6 +473,11 @@ class Features(Block):
         default="none",
         description="elasticsearch: every node ships its log, the head or who says so keeps it; see docs/logging.md.",
         examples=["elasticsearch"],
+    )
+    dashboards: Dashboards = Field(
+        default="none",
+        description="grafana: the head, or who says so, shows what the nodes tell; see docs/dashboards.md.",
+        examples=["grafana"],
     )
 
 

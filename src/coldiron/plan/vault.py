@@ -74,15 +74,17 @@ def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     machines = any(node.bare_metal for node in cluster.nodes)
     monitored = cluster.features.monitoring != "none"
     logged = cluster.features.logging != "none"
+    shown = cluster.features.dashboards != "none"
     needs = {
         "slurm": cluster.features.scheduler == "slurm",
         "machines": machines,
         "monitoring": monitored,
         "logging": logged,
+        "dashboards": shown,
     }
     needed = [secret.key for secret in SECRETS if needs[secret.needed_for]]
     # Each node's certificate is the site's authority's.
-    needed += [key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged) and key not in needed]
+    needed += [key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged or shown) and key not in needed]
     names = [key for key in needed if key not in known]
     if not names:
         return []

@@ -14,8 +14,8 @@ from typing import Literal
 
 from coldiron.errors import ColdironError
 
-# What of a cluster needs a secret: Slurm, machines that are installed from here, monitoring, or logs.
-Need = Literal["slurm", "machines", "monitoring", "logging"]
+# What of a cluster needs a secret: Slurm, machines that are installed from here, monitoring, logs, or dashboards.
+Need = Literal["slurm", "machines", "monitoring", "logging", "dashboards"]
 
 # Where they lie, below an inventory's directory.
 VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
@@ -161,6 +161,8 @@ SECRETS: tuple[Secret, ...] = (
     ),
     Secret("log_shipper_password", "with which nodes ship their logs", _password, _password_fault, "logging"),
     Secret("elasticsearch_reader_password", "who reads the logs", _password, _password_fault, "logging"),
+    Secret("grafana_admin_password", "Grafana's administrator", _password, _password_fault, "dashboards"),
+    Secret("grafana_secret_key", "encrypts what Grafana keeps", _password, _password_fault, "dashboards"),
 )
 
 

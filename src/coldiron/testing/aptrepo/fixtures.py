@@ -1,4 +1,4 @@
-"""The makers' packages as fixtures, from fixtures.yml and enroot.yml."""
+"""The makers' packages as fixtures, from fixtures.yml, enroot.yml and grafana.yml."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ USER_SPACE = "nvidia-driver-cuda"
 def _data() -> dict[str, Any]:
     folder = resources.files("coldiron.testing.aptrepo")
     data: dict[str, Any]
-    data, enroot = (
+    data, *others = (
         yaml.safe_load(folder.joinpath(name).read_text(encoding="utf-8"))
-        for name in ("fixtures.yml", "enroot.yml")
+        for name in ("fixtures.yml", "enroot.yml", "grafana.yml")
     )
-    data["single"] += enroot["single"]
+    for other in others:
+        data["single"] += other["single"]
     return data
 
 
@@ -50,6 +51,7 @@ def _made(entry: Mapping[str, Any], words: Mapping[str, str], version: str) -> P
         modes={
             path: 0o755 for path in files if path.rpartition("/")[2] in entry.get("executable", ())
         },
+        scripts=entry.get("scripts") or {},
         about=_put(entry["about"], words),
         **relations,
     )  # fmt: skip
