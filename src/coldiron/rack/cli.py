@@ -20,6 +20,7 @@ from coldiron.inventory.findings import shown_path
 from coldiron.inventory.ranges import RangeError, expand
 from coldiron.rack import requirements as needed
 from coldiron.rack.build import Builder, Wishes
+from coldiron.rack.faults import fault as node_fault
 from coldiron.rack.gpu.faults import fault as gpu_fault
 from coldiron.rack.host import Host
 from coldiron.rack.imaged import Images
@@ -449,11 +450,12 @@ def console(
 
 @app.command()
 def fault(
-    node: Annotated[str, typer.Argument(help="The machine, or any node with simulated GPUs.")],
+    node: Annotated[str, typer.Argument(help="The node.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FAULT] | gpu N [FAULT]", help="What to break; lists the faults if none is named."
+            metavar="[FAULT] | FAULT UNIT | gpu N [FAULT]",
+            help="What to break; lists the faults if none is named.",
         ),
     ] = None,
     inventory: Inventory = DEFAULT,
@@ -462,13 +464,17 @@ def fault(
     ] = "",
     clear: Annotated[bool, typer.Option("--clear", help="Mend it; everything if no fault is named.")] = False,
 ) -> None:
-    """Break something of a machine or of a simulated GPU on purpose, or mend it."""
+    """Break something of a node or of a simulated GPU on purpose, or mend it."""
     rack = _rack(inventory)
     name, *rest = words or [""]
     if name == "gpu":
         if disk:
             raise ColdironError("--disk says nothing to a GPU; leave it out")
         lines = gpu_fault(rack, node, rest, clear=clear)
+    elif node in rack.standing().nodes:
+        if disk:
+            raise ColdironError("--disk says nothing to a container; leave it out")
+        lines = node_fault(rack, node, words or [], clear=clear)
     elif rest:
         raise ColdironError(
             f"{' '.join(words or ())}: write one fault, or `gpu`, the GPU's number and a fault"
