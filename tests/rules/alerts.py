@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,17 @@ def alerts() -> list[Alert]:
     return found
 
 
+@cache
+def _said(role: str) -> Mapping[str, Any]:
+    """The cases of a role's alerts, without types: 0x20 is zero, twenty times and once."""
+    path = CASES / f"{role}.yml"
+    found = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader) if path.is_file() else {}
+    return dict(found)
+
+
 def cases(alert: Alert) -> list[Case]:
     """The cases of an alert; a series may end with one of the file's ``_labels`` by name."""
-    path = CASES / f"{alert.role}.yml"
-    # Without types: 0x20 is zero, twenty times and once.
-    said = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader) if path.is_file() else {}
+    said = _said(alert.role)
     short: Mapping[str, str] = said.get("_labels", {})
 
     def whole(text: str) -> str:

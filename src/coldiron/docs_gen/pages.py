@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from coldiron.docs_gen import cli, codes, plugins, roles
+from coldiron.docs_gen import alerts, cli, codes, plugins, roles
 from coldiron.docs_gen.page import Page
 
 # Documents at the checkout's root that are pages too.
@@ -33,6 +33,7 @@ def generated(root: Path) -> list[Page]:
         plugins.filters_page(filters),
         *cli.pages(),
         codes.page(),
+        alerts.page(root),
         _decisions(root),
     ]
 
@@ -51,7 +52,11 @@ def places(pages: Iterable[Page], root: Path) -> dict[str, str]:
     found = {page.origin: page.uri for page in pages if page.origin}
     found |= {f"docs/{path.relative_to(root / 'docs')}": str(path.relative_to(root / "docs"))
               for path in (root / "docs").rglob("*.md")}  # fmt: skip
-    found |= {"docs/decisions": "decisions/index.md", "roles": "roles/index.md"}
+    found |= {
+        "docs/decisions": "decisions/index.md",
+        "docs/runbooks": "runbooks/index.md",
+        "roles": "roles/index.md",
+    }
     found |= {f"roles/{name}": uri for name, uri in _folders(found)}
     return found
 

@@ -89,6 +89,7 @@ def test_files_and_folders_have_their_pages(made: dict[str, Page]) -> None:
     places = pages.places(made.values(), ROOT)
     assert places["roles/time/README.md"] == places["roles/time"] == "roles/time.md"
     assert places["docs/decisions"] == "decisions/index.md"
+    assert places["docs/runbooks"] == "runbooks/index.md"
     assert places["CONTRIBUTING.md"] == "contributing.md"
     assert places["docs/time.md"] == "time.md"
 
