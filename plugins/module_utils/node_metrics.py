@@ -70,6 +70,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "coldiron_kernel_info": ("gauge", "The kernel that runs."),
     "coldiron_nvidia_driver_info": ("gauge", "NVIDIA's module that is loaded, and its library on the disk."),
     "coldiron_packages_held": ("gauge", "Packages that upgrades leave alone."),
+    "coldiron_log_shipper_queue_messages": ("gauge", "Lines that wait on the disk to be sent."),
+    "coldiron_log_shipper_queue_limit_messages": ("gauge", "Lines at which the shipper reads no further."),
     "coldiron_munge_works": ("gauge", "Whether a credential made here can be read here."),
     "coldiron_certificate_not_after_seconds": ("gauge", "When the certificate ends."),
 }
@@ -366,6 +368,19 @@ def munge(node: Node) -> Samples:
         yield Sample("coldiron_munge_works", float(said.strip() == "works"), {})
 
 
+def log_queue(node: Node) -> Samples:
+    """How many lines wait in the queue of role log_shipper, as rsyslog itself writes it down after each of them."""
+    limit = re.search(r'queue\.fullDelayMark="(\d+)"', node.read("etc/coldiron/log-shipper/rsyslog.conf"))
+    if limit is None:
+        return
+    # rsyslog's own notation: name:type:length:value. Before the first line there is no such file.
+    waiting = re.search(
+        r"^\+iQueueSize:\d+:\d+:(\d+):", node.read("var/lib/coldiron-log-shipper/ship.qi"), re.MULTILINE
+    )
+    yield Sample("coldiron_log_shipper_queue_messages", float(waiting[1]) if waiting else 0.0, {})
+    yield Sample("coldiron_log_shipper_queue_limit_messages", float(limit[1]), {})
+
+
 def certificates(node: Node) -> Samples:
     """When the declared certificates end; of a file with several, the first."""
     for path in node.config.get("certificates") or []:
@@ -390,7 +405,14 @@ def _seconds(text: str) -> float:
 
 #: Collectors by how often they run.
 COLLECTORS: dict[str, dict[str, Callable[[Node], Samples]]] = {
-    "often": {"mce": mce, "pcie": pcie, "infiniband": infiniband, "raid": raid, "munge": munge},
+    "often": {
+        "mce": mce,
+        "pcie": pcie,
+        "infiniband": infiniband,
+        "raid": raid,
+        "munge": munge,
+        "log_queue": log_queue,
+    },
     "seldom": {"smart": smart, "reboot": reboot, "software": software, "certificates": certificates},
 }
 

@@ -32,7 +32,7 @@ def values(samples: Any) -> dict[tuple[str, ...], float]:
 
 
 def test_a_bare_node_has_no_metric_of_what_it_lacks(tmp_path: Path) -> None:
-    for name in ("mce", "pcie", "infiniband", "raid", "munge"):
+    for name in ("mce", "pcie", "infiniband", "raid", "munge", "log_queue"):
         text, trouble = metrics.collect(name, metrics.COLLECTORS["often"][name], node(tmp_path))
         assert trouble is None
         assert f'coldiron_collector_success{{collector="{name}"}} 1\n' in text
@@ -227,6 +227,18 @@ def test_munge_and_certificates(tmp_path: Path) -> None:
     assert values(metrics.certificates(here)) == expected
     with pytest.raises(ValueError, match="no certificate"):
         list(metrics.certificates(node(tmp_path, {"openssl": "nonsense"}, certificates=["/etc/a.pem"])))
+
+
+def test_lines_that_wait_for_the_log_server(tmp_path: Path) -> None:
+    conf = 'ruleset(name="ship" queue.size="500000"\n queue.fullDelayMark="400000")\n'
+    files(tmp_path, {"etc/coldiron/log-shipper/rsyslog.conf": conf})
+    limit = {("coldiron_log_shipper_queue_limit_messages",): 400000.0}
+    here = node(tmp_path)
+    assert values(metrics.log_queue(here)) == {("coldiron_log_shipper_queue_messages",): 0.0, **limit}
+    # As rsyslog 8.2504 wrote it.
+    written = "<OPB:1:qqueue:1:\n+iQueueSize:2:4:8187:\n+tVars.disk.sizeOnDisk:2:7:7398216:\n>End\n.\n"
+    files(tmp_path, {"var/lib/coldiron-log-shipper/ship.qi": written})
+    assert values(metrics.log_queue(here)) == {("coldiron_log_shipper_queue_messages",): 8187.0, **limit}
 
 
 def test_every_collector_runs_whatever_one_of_them_does(
