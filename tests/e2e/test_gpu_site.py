@@ -105,6 +105,16 @@ class GpuSite(SiteRun):
         assert found == dict.fromkeys(found, version)
         assert loaded
         assert self.wait_for_state(node, ("idle",)) == "idle", self.reason(node)
+        # It holds the GPUs open, so it was stopped while the modules were exchanged.
+        eventually(lambda: self.measured(node) == 4, "the metrics tell of four GPUs")
+
+    def measured(self, node: str) -> int:
+        """How many GPUs the node's exporter tells a temperature of; 0 where it does not answer."""
+        asked = f"urllib.request.urlopen('http://{self.site.hostvars(node)['ansible_host']}:9400/metrics', timeout=5)"
+        said = self.on(
+            node, f'python3 -c "import urllib.request; print({asked}.read().decode())" 2>&1 || true'
+        )
+        return len(set(re.findall(r'^gpu_temperature_C{.*uuid="(GPU-[^"]+)"', said, re.MULTILINE)))
 
     def instances(self, node: str) -> list[str]:
         """The MIG instances' names on a node."""
