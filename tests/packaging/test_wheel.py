@@ -100,6 +100,7 @@ ELSEWHERE = {
     *("mpi", "slurm_pam"),
     *("elasticsearch", "log_shipper"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter", "grafana"),
+    *("ipmi_exporter",),
 }
 
 

@@ -188,3 +188,15 @@ def test_a_machine_asks_the_cache_of_its_rack() -> None:
         "10.1.0.40/32": "http://10.1.0.41", "10.1.0.41/32": "http://10.1.0.40",
     }  # fmt: skip
     assert asked(["gpu01"], ["gpu01"]) == {}
+
+
+def test_bmcs_are_asked_where_prometheus_is_and_rules_follow_the_roles_that_are_there() -> None:
+    groups = {"cluster": ["h", "m"], "prometheus": ["h"], "node_exporter": ["h", "m"]}
+    plain = topology.shape(groups, ["m"])
+    assert plain["monitored"] == ["h"]
+    assert plain["ipmi_hosts"] == []
+    found = topology.shape({**groups, "bare_metal": ["m"]})
+    assert "ipmi_exporter" in topology.roles_of(found, "h")
+    assert "ipmi_exporter" not in topology.roles_of(found, "m")
+    assert {"base", "node_exporter", "prometheus"} <= set(topology.roles_present(plain))
+    assert not {"slurm_exporter", "ipmi_exporter", "gpu_exporter"} & set(topology.roles_present(plain))
