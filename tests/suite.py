@@ -147,6 +147,11 @@ def site() -> None:
     covered("-q", "tests/e2e", "-m", "site and not slow", "--inventory", INVENTORY)
 
 
+def watched() -> None:
+    """A site with monitoring and logging: silent when well, each planted fault told, every panel answered."""
+    covered("-q", "tests/e2e/test_watched.py", "-m", "watched")
+
+
 def packaging() -> None:
     """Wheel, sdist and Galaxy tarball: what is in them, and that they work where nothing else is."""
     python("-m", "pytest", "-q", "tests/packaging", "--inventory", INVENTORY)
@@ -252,7 +257,22 @@ def gpu() -> None:
     covered("-q", "tests/e2e", "-m", "gpu")
 
 
-BEFORE = [lint, unit, docs, browser, rules, dashboards, rack, rehearse, site, metal, packaging, matrix, roles]
+BEFORE = [
+    lint,
+    unit,
+    docs,
+    browser,
+    rules,
+    dashboards,
+    rack,
+    rehearse,
+    site,
+    watched,
+    metal,
+    packaging,
+    matrix,
+    roles,
+]
 # A phase that cannot be done on this machine returns why; any other failure ends the suite.
 SUITES: dict[str, list[Callable[[], str | None]]] = {
     "fast": [lint, quick],
