@@ -121,7 +121,7 @@ def _config(exporters: int, dead: int) -> dict[str, Any]:
     jobs.append({"job_name": "away", "static_configs": [{"targets": [f"127.0.0.1:{dead}"], "labels": away}]})
     rules = [HERE / "away.rules.yml", *sorted(ROOT.glob("roles/*/files/*.rules.yml"))]
     return {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
         "rule_files": [str(file) for file in rules],
         "scrape_configs": jobs,
     }

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coldiron.dashboards.check import Server, metrics
-from coldiron.dashboards.read import dashboards, panels
+from coldiron.dashboards.check import Fault, Server, metrics
+from coldiron.dashboards.read import Dashboard, dashboards, panels
 
 FOLDER = Path(__file__).resolve().parents[2] / "roles/grafana/files/dashboards"
 FOUND = dashboards(FOLDER)
 OF_METRICS = [name for name, one in FOUND.items() if any(not panel.of_logs for panel in panels(one))]
 
 
+# On a busy machine Prometheus may miss a round of its targets; what is wrong is wrong in every round.
+ROUNDS = 3
+
+
+def lasting(server: Server, name: str, dashboard: Dashboard, *, all_answered: bool = True) -> list[Fault]:
+    """Faults that are there each time that the dashboard is asked; no round after one without any."""
+    left: list[Fault] = []
+    for turn in range(ROUNDS):
+        found = metrics(server, {name: dashboard}, all_answered=all_answered)
+        again = {fault.panel for fault in found}
+        left = [fault for fault in left if fault.panel in again] if turn else found
+        if not left:
+            break
+        time.sleep(1.5)
+    return left
+
+
 @pytest.mark.parametrize("name", OF_METRICS)
 def test_every_panel_is_answered(prometheus: Server, name: str) -> None:
-    faults = metrics(prometheus, {name: FOUND[name]})
+    faults = lasting(prometheus, name, FOUND[name])
     assert not faults, "\n".join(map(str, faults))
 
 
@@ -34,7 +52,7 @@ def wrong_metric(dashboard: Any) -> None:
 
 def wrong_label_in_selector(dashboard: Any) -> None:
     target = panel_of(dashboard, "Temperature")["targets"][0]
-    target["expr"] = target["expr"].replace('mig=""', 'mig="", rack="r1"')
+    target["expr"] = target["expr"].replace('mig=""', 'mig="", nodename="gpu01"')
 
 
 def wrong_label_by_which_is_summed(dashboard: Any) -> None:
@@ -85,7 +103,7 @@ def test_a_planted_broken_panel_is_caught(
 ) -> None:
     broken = copy.deepcopy(FOUND["gpu"])
     plant(broken)
-    faults = metrics(prometheus, {"gpu": broken})
+    faults = lasting(prometheus, "gpu", broken)
     assert [fault.panel for fault in faults] == [title]
     assert said in faults[0].why
 
@@ -99,8 +117,8 @@ def test_a_panel_that_says_so_may_be_empty_on_a_healthy_site_and_no_other(promet
             .replace("coldiron:gpu_clock_sm_mhz", "gone")
             .replace("coldiron:gpu_temperature_celsius", "gone")
         )
-    assert {fault.panel for fault in metrics(prometheus, {"gpu": dashboard})} == {"Clocks", "Temperature"}
-    faults = metrics(prometheus, {"gpu": dashboard}, all_answered=False)
+    assert {fault.panel for fault in lasting(prometheus, "gpu", dashboard)} == {"Clocks", "Temperature"}
+    faults = lasting(prometheus, "gpu", dashboard, all_answered=False)
     assert [fault.panel for fault in faults] == ["Temperature"]
 
 
