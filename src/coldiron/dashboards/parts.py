@@ -31,6 +31,18 @@ NONE_IS_BEST: Steps = ((None, WELL), (1, WARN))
 ONE_IS_WELL: Steps = ((None, BAD), (1, WELL))
 
 
+# What not every site has, and what stands in a panel that asks for it where it is not there. A panel's own words win.
+NOT_EVERYWHERE = (
+    ("coldiron:gpu_", "No GPU is told of."),
+    ("ipmi_", "No BMC says."),
+    ("slurm_node_gpus", "No node has GPUs."),
+    ("slurm_job_pending_seconds", "No job waits."),
+    ("node_hwmon_", "No sensor says."),
+    ("node_disk_", "No disk is told of."),
+    ("node_filesystem_", "No disk is told of."),
+)
+
+
 @dataclass(frozen=True)
 class Ask:
     """A question in PromQL, and what its answers are called: ``{{label}}`` in a graph, a column's name in a table."""
@@ -360,5 +372,14 @@ def page(
         made = made.with_row(dashboard.Row(row.title).id(number_of_panel))
         for panel in row.panels:
             number_of_panel += 1
-            made = made.with_panel(panel.id(number_of_panel))
+            made = made.with_panel(_said_if_empty(panel).id(number_of_panel))
     return made.build()
+
+
+def _said_if_empty(panel: Any) -> Any:
+    """The panel, with words for a site that lacks what it asks for."""
+    built = panel.build()
+    asked = " ".join(getattr(target, "expr", None) or "" for target in built.targets or [])
+    words = next((words for metric, words in NOT_EVERYWHERE if metric in asked), "")
+    own = built.field_config and built.field_config.defaults.no_value
+    return panel.no_value(words) if words and not own else panel

@@ -35,8 +35,8 @@ def dashboard() -> Dashboard:
     now = Row(
         "Now",
         [
-            number("Running", "Jobs that run.", f'sum(slurm_jobs{{{IN}, state="running"}})'),
-            number("Waiting", "Jobs that wait.", f'sum(slurm_jobs{{{IN}, state="pending"}})'),
+            number("Running", "Jobs that run.", f'sum(slurm_jobs{{{IN}, state="running"}}) or vector(0)'),
+            number("Waiting", "Jobs that wait.", f'sum(slurm_jobs{{{IN}, state="pending"}}) or vector(0)'),
             number(
                 "Longest wait",
                 "The longest wait of a job that could start: held jobs, and those that wait for others, are left out.",
