@@ -62,8 +62,17 @@ def find(ask):
 
 @pytest.fixture
 def arrived(find, eventually):
-    """Wait until a line with the word is found, and give it."""
-    return lambda word: eventually(lambda: find(word), seconds=SECONDS)[0]
+    """Wait until a line with the word is found, and give it. With ``text`` only a line that is no more than that.
+
+    systemd tells of each command that it starts, whole.
+    """
+
+    def wait(word, text=""):
+        return eventually(
+            lambda: [line for line in find(word) if text in ("", line["message"])], seconds=SECONDS
+        )[0]
+
+    return wait
 
 
 def word() -> str:
@@ -135,12 +144,10 @@ def test_a_logged_line_is_found_with_its_fields(host, opts, arrived):
 
 
 @pytest.mark.acts
-def test_a_unit_s_line_says_the_unit(host, find, eventually):
+def test_a_unit_s_line_says_the_unit(host, arrived):
     mark = word()
     host.check_output("systemd-run --wait --quiet --unit=%s echo %s", f"coldiron-{mark}", mark)
-    # systemd tells of the command too.
-    line = eventually(lambda: [one for one in find(mark) if one["message"] == mark], seconds=SECONDS)[0]
-    assert line["service"]["unit"] == f"coldiron-{mark}.service"
+    assert arrived(mark, mark)["service"]["unit"] == f"coldiron-{mark}.service"
 
 
 @pytest.mark.acts
@@ -194,10 +201,10 @@ def test_a_login_by_ssh_is_told_of_and_not_forged(host, arrived):
     )
     host.check_output("systemd-run --wait --quiet %s echo %s", unit, said)
     host.check_output("systemd-run --wait --quiet %s echo %s", unit, text)
-    line = arrived(mark)
+    line = arrived(mark, said)
     assert (line["event"]["kind"], line["event"]["action"]) == ("login", "failed")
     assert (line["user"]["name"], line["source"]["ip"]) == (mark, "192.0.2.7")
-    assert arrived(forged)["source"]["ip"] == "192.0.2.7"
+    assert arrived(forged, text)["source"]["ip"] == "192.0.2.7"
     other = word()
     log(host, f"Failed password for root from 192.0.2.8 port 1 ssh2 {other}", "-t", "sshd")
     assert "source" not in arrived(other)
