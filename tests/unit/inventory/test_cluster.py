@@ -201,6 +201,8 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
                 "mpi": "none",
                 "worker_logins": "anybody",
                 "monitoring": "none",
+                "logging": "none",
+                "dashboards": "none",
             },
         }
     )
