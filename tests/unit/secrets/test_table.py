@@ -82,9 +82,7 @@ def test_own_faults(key: str, value: object, says: str) -> None:
 
 
 def test_a_site_s_own_secrets_may_be_anything_real() -> None:
-    assert (
-        check({"grafana_admin_password": "kT8-wq", "tokens": {"one": ["a9f$", "77b#"]}, "port": 3307}) == []
-    )
+    assert check({"wiki_admin_password": "kT8-wq", "tokens": {"one": ["a9f$", "77b#"]}, "port": 3307}) == []
     assert check({"tokens": {"one": ["a9f$", "changeme"]}})[0].startswith("`tokens.one[2]` is a placeholder")
 
 
