@@ -87,7 +87,7 @@ def browser() -> None:
 
 def rules() -> None:
     """Prometheus' rules, by promtool."""
-    covered("-q", "tests/rules")
+    covered("-q", "-n", "2", "tests/rules")
 
 
 def dashboards() -> None:
