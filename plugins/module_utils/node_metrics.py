@@ -72,6 +72,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "coldiron_packages_held": ("gauge", "Packages that upgrades leave alone."),
     "coldiron_log_shipper_queue_messages": ("gauge", "Lines that wait on the disk to be sent."),
     "coldiron_log_shipper_queue_limit_messages": ("gauge", "Lines at which the shipper reads no further."),
+    "coldiron_clock_synchronised": ("gauge", "Whether chrony follows a server, or serves its own time on purpose."),
+    "coldiron_clock_offset_seconds": ("gauge", "How far the clock is from what chrony follows; ahead is positive."),
     "coldiron_munge_works": ("gauge", "Whether a credential made here can be read here."),
     "coldiron_certificate_not_after_seconds": ("gauge", "When the certificate ends."),
 }
@@ -368,6 +370,23 @@ def munge(node: Node) -> Samples:
         yield Sample("coldiron_munge_works", float(said.strip() == "works"), {})
 
 
+def clock(node: Node) -> Samples:
+    """Whether the clock follows anybody, as chrony says it; only where chrony is.
+
+    The kernel's own word of it is the host's in a container.
+    """
+    said = node.run(["sh", "-c", "command -v chronyc >/dev/null || exit 0; chronyc -n -c tracking 2>/dev/null"
+                     " || echo silent"])  # fmt: skip
+    if not said or not said.strip():
+        return
+    # Reference, address, stratum, its time, how far behind the clock is, ..., and last what is known of leap seconds.
+    words = said.strip().split(",")
+    followed = len(words) > 12 and words[-1] != "Not synchronised"
+    yield Sample("coldiron_clock_synchronised", float(followed), {})
+    if followed:
+        yield Sample("coldiron_clock_offset_seconds", -float(words[4]), {})
+
+
 def log_queue(node: Node) -> Samples:
     """How many lines wait in the queue of role log_shipper, as rsyslog itself writes it down after each of them."""
     limit = re.search(r'queue\.fullDelayMark="(\d+)"', node.read("etc/coldiron/log-shipper/rsyslog.conf"))
@@ -411,6 +430,7 @@ COLLECTORS: dict[str, dict[str, Callable[[Node], Samples]]] = {
         "infiniband": infiniband,
         "raid": raid,
         "munge": munge,
+        "clock": clock,
         "log_queue": log_queue,
     },
     "seldom": {"smart": smart, "reboot": reboot, "software": software, "certificates": certificates},

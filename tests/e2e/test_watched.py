@@ -239,6 +239,8 @@ FAULTS = {
     },
     "gpu01 gpu 1 xid79": {"alertname": "ColdironGpuFellOffTheBus", "host": "gpu01", "gpu": "1"},
     "gpu02 drained": {"alertname": "ColdironSlurmNodeDrainedLong", "node": "gpu02", "severity": "ticket"},
+    # A container's clock cannot be off, but that of whoever keeps it right can be away.
+    "gpu02 stopped chrony": {"alertname": "ColdironClockFollowsNobody", "instance": "gpu02"},
     "gpu02 hung coldiron-gpu-exporter": {
         "alertname": "ColdironTargetDown",
         "instance": "gpu02",

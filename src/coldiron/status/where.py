@@ -31,7 +31,8 @@ def watch_of(inventory: Path) -> Watch:
 
     Raises ColdironError where it has no Prometheus, or its secrets cannot be opened.
     """
-    site = Site((inventory,))
+    # Ansible looks for what is relative beside the playbooks.
+    site = Site((inventory.resolve(),))
     hosts = site.hosts_of_role("prometheus")
     if not hosts:
         where = shown_path(inventory)

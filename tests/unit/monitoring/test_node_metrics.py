@@ -32,7 +32,7 @@ def values(samples: Any) -> dict[tuple[str, ...], float]:
 
 
 def test_a_bare_node_has_no_metric_of_what_it_lacks(tmp_path: Path) -> None:
-    for name in ("mce", "pcie", "infiniband", "raid", "munge", "log_queue"):
+    for name in ("mce", "pcie", "infiniband", "raid", "munge", "clock", "log_queue"):
         text, trouble = metrics.collect(name, metrics.COLLECTORS["often"][name], node(tmp_path))
         assert trouble is None
         assert f'coldiron_collector_success{{collector="{name}"}} 1\n' in text
@@ -215,6 +215,18 @@ def test_image_driver_and_holds(tmp_path: Path) -> None:
         ("coldiron_nvidia_driver_info", "580.95.05", "580.105.08"): 1,
         ("coldiron_packages_held",): 1,
     }
+
+
+def test_the_clock_is_as_chrony_says(tmp_path: Path) -> None:
+    follows = "0A4D1401,10.77.20.1,11,1795351365.46,0.000002261,-0.1,0.1,-0.005,-0.000,0.019,0.1,0.1,65.0,Normal\n"
+    assert values(metrics.clock(node(tmp_path, {"chronyc": follows}))) == {
+        ("coldiron_clock_synchronised",): 1,
+        ("coldiron_clock_offset_seconds",): -0.000002261,
+    }
+    nobody = "00000000,,0,0.0,0.0,0.0,0.0,-0.005,-0.000,0.019,1.0,1.0,0.0,Not synchronised\n"
+    for said in (nobody, "silent\n", "506 Cannot talk to daemon\n"):
+        assert values(metrics.clock(node(tmp_path, {"chronyc": said}))) == {("coldiron_clock_synchronised",): 0}
+    assert list(metrics.clock(node(tmp_path, {"chronyc": ""}))) == []
 
 
 def test_munge_and_certificates(tmp_path: Path) -> None:

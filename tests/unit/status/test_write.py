@@ -69,8 +69,12 @@ def server() -> Iterator[ThreadingHTTPServer]:
         made.shutdown()
 
 
-def test_the_inventory_says_whom_to_ask_and_how(inventory: Path) -> None:
-    watch = watch_of(inventory)
+@pytest.mark.parametrize("given", ["hopper", "./hopper/cluster.yml"])
+def test_the_inventory_says_whom_to_ask_and_how(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(inventory.parent)
+    watch = watch_of(Path(given))
     assert (watch.cluster, watch.nodes) == ("hopper", ["head01", "cpu01", "cpu02"])
     assert watch.prometheus.address == "https://127.0.0.1:9090"
     assert watch.prometheus.user == "coldiron"
