@@ -84,7 +84,9 @@ def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     }
     needed = [secret.key for secret in SECRETS if needs[secret.needed_for]]
     # Each node's certificate is the site's authority's.
-    needed += [key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged or shown) and key not in needed]
+    needed += [
+        key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged or shown) and key not in needed
+    ]
     names = [key for key in needed if key not in known]
     if not names:
         return []
