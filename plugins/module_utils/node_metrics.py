@@ -72,8 +72,14 @@ METRICS: dict[str, tuple[str, str]] = {
     "coldiron_packages_held": ("gauge", "Packages that upgrades leave alone."),
     "coldiron_log_shipper_queue_messages": ("gauge", "Lines that wait on the disk to be sent."),
     "coldiron_log_shipper_queue_limit_messages": ("gauge", "Lines at which the shipper reads no further."),
-    "coldiron_clock_synchronised": ("gauge", "Whether chrony follows a server, or serves its own time on purpose."),
-    "coldiron_clock_offset_seconds": ("gauge", "How far the clock is from what chrony follows; ahead is positive."),
+    "coldiron_clock_synchronised": (
+        "gauge",
+        "Whether chrony follows a server, or serves its own time on purpose.",
+    ),
+    "coldiron_clock_offset_seconds": (
+        "gauge",
+        "How far the clock is from what chrony follows; ahead is positive.",
+    ),
     "coldiron_munge_works": ("gauge", "Whether a credential made here can be read here."),
     "coldiron_certificate_not_after_seconds": ("gauge", "When the certificate ends."),
 }

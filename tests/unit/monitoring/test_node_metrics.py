@@ -218,14 +218,18 @@ def test_image_driver_and_holds(tmp_path: Path) -> None:
 
 
 def test_the_clock_is_as_chrony_says(tmp_path: Path) -> None:
-    follows = "0A4D1401,10.77.20.1,11,1795351365.46,0.000002261,-0.1,0.1,-0.005,-0.000,0.019,0.1,0.1,65.0,Normal\n"
+    follows = (
+        "0A4D1401,10.77.20.1,11,1795351365.46,0.000002261,-0.1,0.1,-0.005,-0.000,0.019,0.1,0.1,65.0,Normal\n"
+    )
     assert values(metrics.clock(node(tmp_path, {"chronyc": follows}))) == {
         ("coldiron_clock_synchronised",): 1,
         ("coldiron_clock_offset_seconds",): -0.000002261,
     }
     nobody = "00000000,,0,0.0,0.0,0.0,0.0,-0.005,-0.000,0.019,1.0,1.0,0.0,Not synchronised\n"
     for said in (nobody, "silent\n", "506 Cannot talk to daemon\n"):
-        assert values(metrics.clock(node(tmp_path, {"chronyc": said}))) == {("coldiron_clock_synchronised",): 0}
+        assert values(metrics.clock(node(tmp_path, {"chronyc": said}))) == {
+            ("coldiron_clock_synchronised",): 0
+        }
     assert list(metrics.clock(node(tmp_path, {"chronyc": ""}))) == []
 
 
