@@ -13,12 +13,13 @@ from ipaddress import IPv4Address, IPv4Network
 from coldiron.provision.order import Order
 from coldiron.provision.token import Token
 
-# UEFI goes to its next boot option for a failed one; a BIOS that is left would try the network again.
+# UEFI goes to its next boot option for a failed one; a BIOS that is left would try the network again. A blank disk in
+# place of a mirror's first half comes before the half that is left.
 LOCAL = """\
 #!ipxe
 echo coldiron: this machine has no order, booting from its disk
 iseq ${platform} efi && exit 1 ||
-sanboot --no-describe --drive 0x80 || exit 1
+sanboot --no-describe --drive 0x80 || sanboot --no-describe --drive 0x81 || exit 1
 """
 
 
