@@ -102,6 +102,15 @@ def unit_words(words: Sequence[Any]) -> str:
     return " ".join(quoted)
 
 
+def unit_environment(variables: Mapping[str, Any]) -> str:
+    """Return ``variables`` as a file for EnvironmentFile: each value as it is, whatever is in it."""
+    lines = []
+    for name, value in variables.items():
+        text = re.sub(r'(["\\`$])', r"\\\1", str(value))
+        lines.append(f'{name}="{text}"\n')
+    return "".join(lines)
+
+
 def with_runbooks(content: str, base: str) -> str:
     """Return the text of a rules file with ``base`` before each runbook that is no address itself."""
     if not base:
@@ -401,6 +410,7 @@ class FilterModule:
             "rules_of": rules_of,
             "scrape_targets": scrape_targets,
             "site_certificate": site_certificate,
+            "unit_environment": unit_environment,
             "unit_words": unit_words,
             "web_config": web_config,
         }

@@ -84,12 +84,22 @@ ROLES = (
     ("slurm_exporters", ("slurm_exporter",)),
     ("ipmi_hosts", ("ipmi_exporter",)),
     ("log_servers", ("elasticsearch",)),
+    ("log_exporters", ("elasticsearch_exporter",)),
     ("log_shippers", ("log_shipper",)),
     ("dashboard_hosts", ("grafana",)),
 )
 
 
-def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[str, list[str]]:
+# Where Elasticsearch's exporter is older than 1.6 and knows neither TLS nor passwords.
+OPEN_EXPORTERS = ("debian-12", "ubuntu-22.04")
+
+
+def shape(
+    groups: Mapping[str, list[str]],
+    removed: Sequence[str] = (),
+    hostvars: Variables = NOTHING,
+    known: Variables = NOTHING,
+) -> dict[str, list[str]]:
     """Return the hosts of each function, in the inventory's order; ``slurm`` are those of any of Slurm's.
 
     A hand-written inventory may leave groups out. Hosts in ``removed`` are on their way out: they are no node and no
@@ -103,6 +113,12 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
     found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
     # BMCs are asked where Prometheus is, if there are any.
     found["ipmi_hosts"] = found["prometheus_hosts"] if found["machines"] else []
+    # Log servers tell of themselves where somebody asks, and where nobody else can.
+    found["log_exporters"] = [
+        host
+        for host in (found["log_servers"] if found["prometheus_hosts"] else ())
+        if _variable(host, "coldiron_distribution", hostvars, known) not in OPEN_EXPORTERS
+    ]
     engines = ("podman_hosts", "apptainer_hosts", "docker_hosts", "enroot_hosts")
     found["with_containers"] = list(dict.fromkeys(host for name in engines for host in found[name]))
     with_gpus = set(found["gpu_nodes"])
@@ -116,6 +132,11 @@ def shape(groups: Mapping[str, list[str]], removed: Sequence[str] = ()) -> dict[
     jobs = dict.fromkeys([*found["slurm_workers"], *found["slurm_logins"]])
     found["pyxis_hosts"] = [host for host in jobs if host in with_enroot]
     return found
+
+
+def _variable(host: str, name: str, hostvars: Variables, known: Variables) -> Any:
+    """A host's inventory variable, where anything is known of the host."""
+    return _of(host, hostvars, known).get(name) if host in known or host in hostvars else None
 
 
 def roles_of(shape: Mapping[str, list[str]], host: str) -> list[str]:

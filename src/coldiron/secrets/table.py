@@ -161,6 +161,13 @@ SECRETS: tuple[Secret, ...] = (
     ),
     Secret("log_shipper_password", "with which nodes ship their logs", _password, _password_fault, "logging"),
     Secret("elasticsearch_reader_password", "who reads the logs", _password, _password_fault, "logging"),
+    Secret(
+        "elasticsearch_exporter_password",
+        "who asks the logs' servers for metrics",
+        _password,
+        _password_fault,
+        "logging",
+    ),
     Secret("grafana_admin_password", "Grafana's administrator", _password, _password_fault, "dashboards"),
     Secret("grafana_secret_key", "encrypts what Grafana keeps", _password, _password_fault, "dashboards"),
 )

@@ -66,6 +66,11 @@ def test_nothing_in_a_unit_s_words_is_expanded() -> None:
     assert said == '/usr/bin/x --a=^(b|c)$$ 100%% "say \\"so\\"" "a\\\\.b" 3'
 
 
+def test_a_unit_s_environment_is_taken_as_it_is_written() -> None:
+    said = monitoring.unit_environment({"A": "plain", "B": 'say "so" \\ $HOME `x` it\'s %n'})
+    assert said == 'A="plain"\nB="say \\"so\\" \\\\ \\$HOME \\`x\\` it\'s %n"\n'
+
+
 def test_targets_are_addresses_with_the_node_s_name_kind_and_rack() -> None:
     addresses = {"node01": "10.0.0.1", "head01": "10.0.0.9"}
     assert monitoring.scrape_targets(addresses, ["node01", "head01"], 9100, {}, KNOWN) == [

@@ -200,3 +200,16 @@ def test_bmcs_are_asked_where_prometheus_is_and_rules_follow_the_roles_that_are_
     assert "ipmi_exporter" not in topology.roles_of(found, "m")
     assert {"base", "node_exporter", "prometheus"} <= set(topology.roles_present(plain))
     assert not {"slurm_exporter", "ipmi_exporter", "gpu_exporter"} & set(topology.roles_present(plain))
+
+
+def test_log_servers_tell_of_themselves_where_somebody_asks_and_nobody_else_can() -> None:
+    groups = {"cluster": ["a", "b", "c"], "elasticsearch": ["a", "b", "c"]}
+    assert topology.shape(groups)["log_exporters"] == []
+    groups["prometheus"] = ["a"]
+    assert topology.shape(groups)["log_exporters"] == ["a", "b", "c"]
+    known = {"a": {"coldiron_distribution": "debian-13"}, "b": {"coldiron_distribution": "debian-12"}}
+    hostvars = {"c": {"coldiron_distribution": "ubuntu-22.04"}}
+    found = topology.shape(groups, (), hostvars, known)
+    assert found["log_exporters"] == ["a"]
+    assert "elasticsearch_exporter" in topology.roles_of(found, "a")
+    assert "elasticsearch_exporter" not in topology.roles_of(found, "b")
