@@ -8,6 +8,7 @@ are their users' own, and who has which GPU is Slurm's to tell.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ LABELS = ("hostname", "index", "devicename", "uuid")
 XID_EVENT, WAIT_MILLISECONDS = 8, 5000
 #: How long after the driver gave no answer it is asked again.
 AGAIN_SECONDS = 30.0
+#: The Xid of a GPU that fell off the bus, whether the driver could still say so or not.
+LOST = 79
 #: NVML's numbers of a memory error's kinds, and of the counter since the driver was loaded.
 CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
 METRICS = {
@@ -56,6 +59,22 @@ def cards(nvml: Any) -> list[Card]:
     return found
 
 
+def is_lost(nvml: Any, card: Card) -> bool:
+    """Whether the driver says that the GPU is lost; no other error says that."""
+    try:
+        nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(card.index))
+    except nvml.NVMLError_GpuIsLost:
+        return True
+    except nvml.NVMLError:
+        pass
+    return False
+
+
+def _address(handle: Any) -> int | None:
+    """What tells one of NVML's handles from another."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
 def readings(nvml: Any, card: Card) -> Iterator[tuple[str, float]]:
     """What one GPU says of its memory; nothing of what it does not know."""
     for metric, kind in (
@@ -80,14 +99,17 @@ class Xids:
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
         self.last: dict[str, int] = {}
+        # Every GPU that ever answered: one that fell off the bus is asked for its name in vain.
+        self.known: dict[str, Card] = {}
 
     def listen(self) -> None:
-        """Listen until the driver gives no answer any more. Raises NVMLError then."""
+        """Listen until the driver gives no answer any more, or a GPU none. Raises NVMLError then."""
         events = self.nvml.nvmlEventSetCreate()
         try:
             for card in cards(self.nvml):
                 self.nvml.nvmlDeviceRegisterEvents(card.handle, XID_EVENT, events)
                 self.last.setdefault(card.uuid, 0)
+                self.known[card.uuid] = card
             while True:
                 self.take(events)
         finally:
@@ -99,8 +121,16 @@ class Xids:
             event = self.nvml.nvmlEventSetWait_v2(events, WAIT_MILLISECONDS)
         except self.nvml.NVMLError_Timeout:
             return
-        # A GPU that fell off the bus still has its UUID: the driver keeps it.
-        self.last[_text(self.nvml.nvmlDeviceGetUUID(event.device))] = int(event.eventData)
+        place = _address(event.device)
+        for card in self.known.values():
+            if _address(card.handle) == place:
+                self.last[card.uuid] = int(event.eventData)
+
+    def mark_lost(self) -> None:
+        """Note who is lost: the driver may answer a wait with that instead of with the Xid."""
+        for card in self.known.values():
+            if is_lost(self.nvml, card):
+                self.last[card.uuid] = LOST
 
     def keep_listening(self) -> None:
         """Listen for as long as the exporter runs."""
@@ -109,6 +139,7 @@ class Xids:
                 self.listen()
             except self.nvml.NVMLError as error:
                 print(f"gpu_exporter: no Xids: {error}", file=sys.stderr, flush=True)
+                self.mark_lost()
             time.sleep(AGAIN_SECONDS)
 
 
@@ -125,8 +156,10 @@ class Collector:
             labels = (self.hostname, str(card.index), card.name, card.uuid)
             for metric, value in readings(self.nvml, card):
                 families[metric].add_metric(labels, value)
-            if card.uuid in self.xids.last:
-                families["gpu_xid"].add_metric(labels, float(self.xids.last[card.uuid]))
+        # A GPU that answers nothing any more is the very one whose Xid is wanted.
+        for card in list(self.xids.known.values()):
+            labels = (self.hostname, str(card.index), card.name, card.uuid)
+            families["gpu_xid"].add_metric(labels, float(self.xids.last[card.uuid]))
         yield from families.values()
 
 

@@ -18,6 +18,10 @@ class Timeout(NVMLError):
     """As pynvml's."""
 
 
+class Lost(NVMLError):
+    """As pynvml's."""
+
+
 @dataclass
 class Nvml:
     """A driver with some GPUs; ``events`` are (index, Xid) that are told one after the other."""
@@ -30,13 +34,14 @@ class Nvml:
     freed: int = 0
     NVMLError = NVMLError
     NVMLError_Timeout = Timeout
+    NVMLError_GpuIsLost = Lost
 
     def nvmlDeviceGetCount(self) -> int:
         return self.count
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         if index in self.lost:
-            raise NVMLError("lost")
+            raise Lost("lost")
         return index
 
     def nvmlDeviceGetName(self, handle: int) -> bytes:
@@ -66,6 +71,9 @@ class Nvml:
         if not self.events:
             raise NVMLError("the driver is gone")
         event = self.events.pop(0)
+        if isinstance(event, NVMLError):
+            self.lost = (1,)
+            raise event
         if event is None:
             raise Timeout
         return SimpleNamespace(device=event[0], eventData=event[1])
@@ -114,6 +122,29 @@ def test_the_last_xid_of_each_gpu_is_kept():
         xids.listen()
     assert nvml.freed == 1
     assert scraped(nvml, xids)["gpu_xid"] == {"GPU-0": 0.0, "GPU-1": 79.0}
+
+
+def test_a_gpu_that_fell_off_the_bus_is_told_though_it_answers_nothing():
+    """Its Xid comes as an event, and it does not answer for its UUID then; or the wait itself fails."""
+    for told in ((1, 79), Lost("GPU is lost")):
+        nvml = Nvml(events=[told])
+        xids = exporter.Xids(nvml)
+        with pytest.raises(NVMLError):
+            xids.listen()
+        nvml.lost = (1,)
+        xids.mark_lost()
+        assert scraped(nvml, xids)["gpu_xid"] == {"GPU-0": 0.0, "GPU-1": 79.0}
+        assert scraped(nvml, xids)["gpu_row_remap_failure"] == {"GPU-0": 0.0}
+
+
+def test_no_other_error_is_a_lost_gpu(monkeypatch):
+    nvml = Nvml(events=[])
+    xids = exporter.Xids(nvml)
+    with pytest.raises(NVMLError):
+        xids.listen()
+    monkeypatch.setattr(nvml, "nvmlDeviceGetName", lambda _: (_ for _ in ()).throw(NVMLError("unknown")))
+    xids.mark_lost()
+    assert xids.last == {"GPU-0": 0, "GPU-1": 0}
 
 
 def test_a_driver_that_comes_back_keeps_what_was_seen():
