@@ -140,7 +140,8 @@ class Watched(SiteRun):
         """Wait until nothing is pending and nobody is told of anything."""
         # The last Xid stands until the exporter starts anew, and the node's health check may have drained it.
         self.on("gpu01", "systemctl restart coldiron-gpu-exporter")
-        self.on(self.head, "scontrol update nodename=ALL state=resume || true")
+        for worker in self.workers:
+            self.fault(f"{worker} drained", clear=True)
         eventually(lambda: not self.pending(), self.pending)
         eventually(lambda: [one["labels"]["alertname"] for one in self.told()] == ["Watchdog"], self.told)
 

@@ -75,6 +75,8 @@ FAULTS = {
             "drained",
             "Slurm gives it no more jobs",
             'scontrol update nodename="$(hostname -s)" state=drain reason="rack fault"',
+            # It refuses to resume who is not drained.
+            'scontrol show node "$(hostname -s)" | grep -q "State=.*DRAIN" || exit 0; '
             'scontrol update nodename="$(hostname -s)" state=resume',
         ),
     )
