@@ -88,6 +88,8 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
         "mpi": "none",
         "worker_logins": "anybody",
         "monitoring": "none",
+        "logging": "none",
+        "dashboards": "none",
     }
     assert (hostvars["gpu02"]["from_group"], hostvars["gpu02"]["from_host"]) == ("worker", "second")
     assert "from_group" not in hostvars["head01"]
