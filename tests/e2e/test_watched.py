@@ -293,12 +293,15 @@ def test_a_line_is_found_with_its_fields(site: Watched) -> None:
 
 
 def test_every_panel_of_every_dashboard_is_answered(site: Watched) -> None:
-    site.as_user("sbatch --wrap 'sleep 600' --gres=gpu:1 -w gpu01")
+    # Where no GPU has had an Xid: the health check drains such a node until somebody has looked at it.
+    site.as_user("sbatch --wrap 'sleep 600' --gres=gpu:1 -w gpu02")
     found = dashboards(ROOT / "roles" / "grafana" / "files" / "dashboards")
     source = site.watch.prometheus
     server = check.Server(source.address, site.authority(), source.user, source.password)
     eventually(lambda: site.value("sum(slurm_job_gpu)"), lambda: "no job with a GPU is known")
-    assert not check.metrics(server, found, all_answered=False, absent_labels={"rack"})
+    faults = check.metrics(server, found, all_answered=False, absent_labels={"rack", "digest", "image"})
+    # Containers have no cards of their own, and are told to say nothing of their host's.
+    assert [fault for fault in faults if fault.panel != "Links that came and went"] == []
     assert not check.lines(site.logs(), site.stream(), found)
     site.as_user("scancel --me")
 

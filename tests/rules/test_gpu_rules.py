@@ -77,13 +77,26 @@ def test_promtool_takes_the_rules(promtool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("record", records())
+def of_each_gpu() -> list[str]:
+    """What is told of each GPU; ``coldiron:gpus`` counts them."""
+    return [record for record in records() if record != "coldiron:gpus"]
+
+
+@pytest.mark.parametrize("record", of_each_gpu())
 def test_either_exporter_gives_the_same_names_and_labels(promtool: str, tmp_path: Path, record: str) -> None:
     for file in ("dcgm.prom", "nvitop.prom"):
         found = answers(promtool, tmp_path, series(file), record)
         assert found, f"{record} of {file} says nothing"
         assert {frozenset(labels) for labels in found} == {frozenset(LABELS)}, file
         assert len({(labels["host"], labels["gpu"]) for labels in found}) == len(found)
+
+
+@pytest.mark.parametrize("file", ["dcgm.prom", "nvitop.prom"])
+def test_gpus_are_counted_by_node_whatever_tells_of_them(promtool: str, tmp_path: Path, file: str) -> None:
+    found = answers(promtool, tmp_path, series(file), "coldiron:gpus")
+    each = answers(promtool, tmp_path, series(file), "coldiron:gpu_memory_total_bytes")
+    assert [set(labels) for labels in found] == [{"host"}]
+    assert {labels["host"] for labels in found} == {labels["host"] for labels in each}
 
 
 def test_dcgms_values_come_out_in_the_rules_units(promtool: str, tmp_path: Path) -> None:
