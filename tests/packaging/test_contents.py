@@ -188,7 +188,7 @@ def test_a_kind_of_file_that_is_not_allowed_is_left_out(checkout: Path, tmp_path
     """The allow-list does not know it yet; the test above that nothing is missing then says so."""
     checkout = clean_clone(tmp_path / "new", checkout)
     script = checkout / "roles" / "time" / "files" / "new.sh"
-    script.parent.mkdir()
+    script.parent.mkdir(exist_ok=True)
     script.write_text("true\n", encoding="utf-8")
     git(checkout, "add", "--all")
     git(checkout, "commit", "--quiet", "--message", "New")
