@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -38,7 +38,7 @@ class Server:
     url: str
     ca: str = ""
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     timeout_seconds: float = 20
 
     def ask(self, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:

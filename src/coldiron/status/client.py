@@ -10,7 +10,7 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coldiron.errors import ColdironError
@@ -30,7 +30,7 @@ class Source:
     address: str
     ca: str = ""
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,10 @@ def test_a_query_goes_as_a_form_with_the_password_and_comes_back_without_what_is
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"reader:s:cret"
 
 
+def test_a_password_is_not_in_what_a_failed_test_would_show() -> None:
+    assert "s:cret" not in repr(Source("https://head01:9090", user="reader", password="s:cret"))
+
+
 def test_a_scalar_is_one_sample(fake: Fake) -> None:
     fake.says({"data": {"resultType": "scalar", "result": [1.5, "42"]}})
     (sample,) = Prometheus(Source(fake.address)).query("42")
