@@ -38,7 +38,7 @@ def domain_xml(spec: MachineSpec, around: Surroundings, first: str = "hd") -> st
     root = ET.Element("domain", type="kvm" if around.kvm else "qemu")
     _texts(root, name=spec.name, uuid=spec.uuid, vcpu="1")
     ET.SubElement(root, "memory", unit="MiB").text = str(spec.memory_mib)
-    _os(root, spec, around, first)
+    _os(root, spec, around)
     _system(root, spec)
     if spec.firmware == "uefi":
         _firmware_options(root, spec)
@@ -52,9 +52,12 @@ def domain_xml(spec: MachineSpec, around: Surroundings, first: str = "hd") -> st
     ET.SubElement(devices, "controller", type="usb", model="none")
     if any(disk.bus == "scsi" for disk in spec.disks):
         ET.SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
-    for disk in spec.disks:
-        if f"disk-gone:{disk.target}" not in spec.faults:
-            devices.append(disk_element(spec, disk, around.places))
+    disks = [
+        disk_element(spec, disk, around.places)
+        for disk in spec.disks
+        if f"disk-gone:{disk.target}" not in spec.faults
+    ]
+    devices.extend(disks)
     down = "nic-down" in spec.faults
     card = _nic(spec.mac, around.bridge, around.places.tap(spec.name), around.mtu, down)
     # The card's own iPXE would answer before UEFI's PXE and HTTP clients; a BIOS has none but the card's.
@@ -65,6 +68,9 @@ def domain_xml(spec: MachineSpec, around: Surroundings, first: str = "hd") -> st
     )
     ET.SubElement(second, "rom", enabled="no")
     devices.extend([card, second])
+    # By device: of ``<boot dev='hd'>`` only the first disk gets an index, and a BIOS does not see the others at all.
+    for order, element in enumerate([card, *disks] if first == "network" else [*disks, card], start=1):
+        ET.SubElement(element, "boot", order=str(order))
     _serial(devices, spec, around.places)
     rng = ET.SubElement(devices, "rng", model="virtio")
     ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
@@ -107,7 +113,7 @@ def _texts(parent: ET.Element, **texts: str) -> None:
         ET.SubElement(parent, name).text = text
 
 
-def _os(root: ET.Element, spec: MachineSpec, around: Surroundings, first: str) -> None:
+def _os(root: ET.Element, spec: MachineSpec, around: Surroundings) -> None:
     system = ET.SubElement(root, "os")
     ET.SubElement(system, "type", arch="x86_64", machine="q35").text = "hvm"
     if spec.firmware == "uefi":
@@ -115,8 +121,6 @@ def _os(root: ET.Element, spec: MachineSpec, around: Surroundings, first: str) -
         loader.text = around.firmware.code
         nvram = ET.SubElement(system, "nvram", template=around.firmware.variables)
         nvram.text = str(around.places.nvram(spec.name))
-    for device in sorted(("hd", "network"), key=lambda device: device != first):
-        ET.SubElement(system, "boot", dev=device)
     if spec.firmware == "bios":
         # SeaBIOS and what it starts speak on the serial port.
         ET.SubElement(system, "bios", useserial="yes")

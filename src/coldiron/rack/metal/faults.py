@@ -78,7 +78,10 @@ def changed(root: ET.Element, spec: MachineSpec, places: Places) -> ET.Element:
     devices = root.find("devices")
     assert devices is not None
     present = {element.find("target").get("dev"): element for element in devices.findall("disk")}  # type: ignore[union-attr]
-    orders = [int(str(boot.get("order"))) for boot in devices.iter("boot")]
+    ordered = sorted(
+        (element for element in devices if element.find("boot") is not None),
+        key=lambda element: int(str(element.find("boot").get("order"))),  # type: ignore[union-attr]
+    )
     at = list(devices).index(next(iter(devices.findall("interface"))))
     for disk in spec.disks:
         element = present.get(disk.target)
@@ -89,10 +92,6 @@ def changed(root: ET.Element, spec: MachineSpec, places: Places) -> ET.Element:
             continue
         fresh = disk_element(spec, disk, places)
         if element is None:
-            if orders:
-                # Where each device has its order, one without is not booted from.
-                orders.append(max(orders) + 1)
-                ET.SubElement(fresh, "boot", order=str(orders[-1]))
             devices.insert(at, fresh)
             at += 1
             continue
@@ -101,6 +100,9 @@ def changed(root: ET.Element, spec: MachineSpec, places: Places) -> ET.Element:
             element.remove(readonly)
         elif fresh.find("readonly") is not None and readonly is None:
             ET.SubElement(element, "readonly")
+    if ordered:
+        there = {element.find("target").get("dev"): element for element in devices.findall("disk")}  # type: ignore[union-attr]
+        _boot_order([there[disk.target] for disk in spec.disks if disk.target in there], ordered)
     clock = root.find("clock")
     if clock is not None:
         root.remove(clock)
@@ -111,6 +113,18 @@ def changed(root: ET.Element, spec: MachineSpec, places: Places) -> ET.Element:
         link = ET.SubElement(card, "link")
     link.set("state", "down" if "nic-down" in spec.faults else "up")
     return root
+
+
+def _boot_order(disks: list[ET.Element], before: list[ET.Element]) -> None:
+    """Number anew what is booted from: the disks in their own order, where the first of them stood."""
+    others = [element for element in before if element.tag != "disk"]
+    at = next((place for place, element in enumerate(before) if element.tag == "disk"), len(others))
+    for order, element in enumerate([*others[:at], *disks, *others[at:]], start=1):
+        boot = element.find("boot")
+        if boot is None:
+            # Where each device has its order, one without is not booted from.
+            boot = ET.SubElement(element, "boot")
+        boot.set("order", str(order))
 
 
 def silence_rules(table: str, taps: list[str]) -> str:

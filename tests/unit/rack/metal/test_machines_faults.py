@@ -176,17 +176,32 @@ def test_an_ipmi_bmc_hangs_and_forgets_its_password(
     assert "disk-vdb" not in metal.xml["cpu02"]
 
 
-def test_a_disk_that_comes_back_keeps_the_order_that_the_bmc_set(
+def test_a_disk_that_comes_back_has_its_place_among_the_disks_again(
     specs: dict[str, MachineSpec], places: Any
 ) -> None:
     spec = specs["cpu01"]
     spec.faults = []
-    text = "<domain><clock/><devices><disk><target dev='vdb'/><boot order='1'/></disk><interface/></devices></domain>"
+    text = """<domain><clock/><devices><disk><target dev='vdb'/><boot order='2'/></disk>
+    <interface><boot order='1'/></interface><interface><boot order='3'/></interface></devices></domain>"""
     found = changed(ET.fromstring(text), spec, places)
     assert {
         disk.find("target").get("dev"): disk.find("boot").get("order")  # type: ignore[union-attr]
         for disk in found.findall(".//disk")
-    } == {"vda": "2", "vdb": "1"}
+    } == {"vda": "2", "vdb": "3"}
+    assert [boot.get("order") for boot in found.findall(".//interface/boot")] == ["1", "4"]
+
+
+def test_with_its_last_disk_gone_a_machine_boots_from_what_is_left(
+    specs: dict[str, MachineSpec], places: Any
+) -> None:
+    spec = specs["cpu01"]
+    spec.faults = ["disk-gone:vda", "disk-gone:vdb"]
+    text = """<domain><clock/><devices><disk><target dev='vdb'/><boot order='1'/></disk>
+    <interface><boot order='2'/></interface></devices></domain>"""
+    gone = changed(ET.fromstring(text), spec, places)
+    assert [boot.get("order") for boot in gone.iter("boot")] == ["1"]
+    spec.faults = []
+    assert [boot.get("order") for boot in changed(gone, spec, places).iter("boot")] == ["2", "3", "1"]
 
 
 def test_no_dhcp_answer_leaves_the_cables() -> None:
