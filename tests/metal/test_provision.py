@@ -88,6 +88,45 @@ def test_a_gpu_that_was_not_granted_cannot_be_opened(metal: Metal, node: str) ->
     assert job(metal, node, "--mem=100M", run=look).strip().endswith("closed")
 
 
+LOGIN = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
+
+
+@pytest.fixture
+def key(metal: Metal) -> None:
+    """A key of an ordinary user's own, in the home that every node mounts."""
+    metal.as_user(
+        "test -e .ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519; "
+        "cat .ssh/id_ed25519.pub >> .ssh/authorized_keys; chmod 600 .ssh/authorized_keys"
+    )
+
+
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("node", MACHINES)
+def test_a_login_is_let_in_by_a_job_and_confined_to_it(metal: Metal, node: str) -> None:
+    """By pam_slurm_adopt: the job's limits are the session's, and its end is the session's."""
+    refused = metal.as_user(f"{LOGIN} {node} true 2>&1 || echo refused", timeout=120)
+    assert refused.strip().endswith("refused")
+    assert "you have no active jobs on this node" in refused
+    submit = f"sbatch --parsable -w {node} -t 5 --mem=60M -o /dev/null --wrap 'sleep 280'"
+    number = metal.as_user(submit).strip()
+    try:
+        metal.as_user(f"timeout 60 sh -c 'until squeue -h -j {number} -t R | grep -q .; do sleep 1; done'")
+        # slurmd makes the container for logins a moment after the job runs.
+        metal.as_user(f"timeout 60 sh -c 'until {LOGIN} {node} true; do sleep 2; done'", timeout=90)
+        look = "cat /proc/self/cgroup; true < /dev/nvidia0 && echo open || echo closed"
+        told = metal.as_user(f'{LOGIN} {node} "{look}" 2>&1', timeout=90)
+        assert f"/job_{number}/step_extern/" in told
+        assert told.strip().endswith("closed"), told
+        hungry = "python3 -c 'x = bytearray(300 << 20); print(len(x))'"
+        starved = metal.as_user(f'{LOGIN} {node} "{hungry}" || echo killed', timeout=90)
+        assert starved.strip() == "killed"
+        # The last one is cut off by the job's end, long before its own.
+        ends = f"(sleep 5; scancel {number}) & {LOGIN} {node} 'sleep 250; echo outlived' || echo ended; wait"
+        assert metal.as_user(ends, timeout=120).strip().endswith("ended")
+    finally:
+        metal.as_user(f"scancel {number}")
+
+
 def test_a_data_disk_gets_data(metal: Metal) -> None:
     metal.on(BIOS, f"mkfs.ext4 -q {DATA} && mount {DATA} /mnt && echo '{MARK}' > /mnt/mark && umount /mnt")
 
