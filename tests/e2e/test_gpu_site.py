@@ -91,7 +91,9 @@ class GpuSite(SiteRun):
 
     def reason(self, node: str) -> str:
         """Why Slurm gives a node no jobs."""
-        return self.on(self.head, f"sinfo -h -n {node} -o %E").split("\n")[0].strip()
+        # Of all nodes: asked for one alone, slurmctld 24.11 may answer what was true before.
+        lines = self.on(self.head, "sinfo -h -N -o '%N %E'").splitlines()
+        return next((line.partition(" ")[2].strip() for line in lines if line.split()[0] == node), "")
 
     def has_all_of(self, node: str, version: str) -> None:
         """Everything that the driver's version is in is of one version, and the node works."""
