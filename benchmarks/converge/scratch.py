@@ -56,6 +56,9 @@ def environment(inventory: Path) -> dict[str, str]:
 class Scratch:
     """The rack, as a context: whatever happens inside, nothing of it stays."""
 
+    # What is told of the nodes, and the name and the kind of those beside the head.
+    cluster, name, kind = CLUSTER, NAME, "gpu"
+
     def __init__(self, net: str, distribution: str, seconds: int) -> None:
         """``net``: the first three bytes of a /24; ``seconds``: the most that one command may take."""
         self.net, self.distribution, self.seconds = net, distribution, seconds
@@ -92,11 +95,11 @@ class Scratch:
             raise Failed(f"coldiron {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
 
     def up(self, workers: int) -> None:
-        """Bring up the head and ``workers`` GPU nodes, all fresh."""
+        """Bring up the head and ``workers`` others, all fresh."""
         width = max(2, len(str(workers)))
-        self.workers = [f"gpu{number:0{width}}" for number in range(1, workers + 1)]
-        text = CLUSTER.format(
-            name=NAME, net=self.net, distribution=self.distribution, head=HEAD,
+        self.workers = [f"{self.kind}{number:0{width}}" for number in range(1, workers + 1)]
+        text = self.cluster.format(
+            name=self.name, net=self.net, distribution=self.distribution, head=HEAD,
             first=self.workers[0][3:], last=self.workers[-1][3:],
         )  # fmt: skip
         (self.inventory / "cluster.yml").write_text(text, encoding="utf-8")
@@ -125,9 +128,12 @@ class Scratch:
 
     def cpu(self) -> float:
         """Seconds of processor time that the nodes have used since they were made."""
-        groups = unified_root(Path("/proc/self/mountinfo").read_text(encoding="utf-8")) / "coldiron" / NAME
-        stats = [groups / node / "cpu.stat" for node in self.nodes]
-        return sum(int(stat.read_text(encoding="utf-8").split()[1]) for stat in stats) / 1e6
+        return sum(cpu_seconds(self.control_group(node)) for node in self.nodes)
+
+    def control_group(self, node: str) -> Path:
+        """The directory of a node's control group."""
+        root = unified_root(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+        return root / "coldiron" / self.name / node
 
     def disconnect(self) -> None:
         """Close every kept connection, so that each run pays for its own."""
@@ -163,6 +169,11 @@ class Scratch:
             if code:
                 raise Failed(f"{node}: the script failed ({code}): {(error + said).strip()[-2000:]}")
         return {node: said for node, said, _, _ in results}
+
+
+def cpu_seconds(group: Path) -> float:
+    """Seconds of processor time that a control group has used, with those in it that are gone."""
+    return int((group / "cpu.stat").read_text(encoding="utf-8").split()[1]) / 1e6
 
 
 @contextlib.contextmanager
