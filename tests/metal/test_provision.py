@@ -92,12 +92,15 @@ LOGIN = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
 
 
 @pytest.fixture
-def key(metal: Metal) -> None:
-    """A key of an ordinary user's own, in the home that every node mounts."""
+def key(metal: Metal) -> Iterator[None]:
+    """A key of an ordinary user's own, in the home that every node mounts. The file of keys is role users' own."""
     metal.as_user(
+        "cp -p .ssh/authorized_keys .ssh/before; "
         "test -e .ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519; "
-        "cat .ssh/id_ed25519.pub >> .ssh/authorized_keys; chmod 600 .ssh/authorized_keys"
+        "cat .ssh/id_ed25519.pub >> .ssh/authorized_keys"
     )
+    yield
+    metal.as_user("mv .ssh/before .ssh/authorized_keys")
 
 
 @pytest.mark.usefixtures("key")
