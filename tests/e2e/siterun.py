@@ -156,9 +156,9 @@ class SiteRun:
                 _kill(process.pid)
         return False
 
-    def on(self, host: str, line: str, timeout: float = JOB_SECONDS) -> str:
-        """Run a shell line as root on a node and return its output; a failure fails the test."""
-        finished = self.site.connections.run(host, line, timeout=timeout)
+    def on(self, host: str, line: str, timeout: float = JOB_SECONDS, source: str = "") -> str:
+        """Run a shell line as root on a node, ``source`` on its standard input; a failure fails the test."""
+        finished = self.site.connections.run(host, line, timeout=timeout, source=source)
         assert finished.returncode == 0, f"{host}: {line}: rc {finished.returncode}: {finished.stderr}"
         return finished.stdout
 

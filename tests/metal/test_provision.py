@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import warnings
+from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
+from coldiron.catalog.load import load
+from coldiron.rack.gpu.cards import CARDS, MARKER, description, marker
+from coldiron.rack.gpu.package import build
+from coldiron.rack.host import Host
+from coldiron.rack.layout import Machine
 from coldiron.testing.steps import environment
 from tests.metal.site import Metal
 
@@ -24,6 +30,8 @@ SITE_SECONDS = 2400
 REPAIR_SECONDS = 2400
 DATA = "/dev/disk/by-id/virtio-DATA-GPU01"
 MARK = "data that nobody may lose"
+# Of each machine, as its inventory has it.
+GPUS, DRIVER = 4, "580.95.05"
 
 
 def job(metal: Metal, node: str, *words: str, run: str, seconds: float = 120) -> str:
@@ -117,7 +125,7 @@ def test_a_login_is_let_in_by_a_job_and_confined_to_it(metal: Metal, node: str) 
         # slurmd makes the container for logins a moment after the job runs.
         metal.as_user(f"timeout 60 sh -c 'until {LOGIN} {node} true; do sleep 2; done'", timeout=90)
         look = "cat /proc/self/cgroup; true < /dev/nvidia0 && echo open || echo closed"
-        told = metal.as_user(f'{LOGIN} {node} "{look}" 2>&1', timeout=90)
+        told = metal.as_user(f'{LOGIN} {node} "{look}"', timeout=90)
         assert f"/job_{number}/step_extern/" in told
         assert told.strip().endswith("closed"), told
         hungry = "python3 -c 'x = bytearray(300 << 20); print(len(x))'"
@@ -259,6 +267,62 @@ def order(metal: Metal, node: str) -> None:
     )
     done = metal.playbook(play, "-l", node)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.fixture
+def cards(metal: Metal) -> None:
+    """Simulated cards and Debian's own nvidia-smi on the machine whose disk is wiped afterwards."""
+    (package,) = build(Host(), Machine(), (DRIVER,))
+    model = load().gpus["h100-sxm5-80gb"]
+    for path, text in ((CARDS, description(model, GPUS, BIOS)), (MARKER, marker(model, GPUS))):
+        metal.on(BIOS, f"mkdir -p /etc/coldiron; cat > /{path}", source=text)
+    metal.on(BIOS, "base64 -d > /var/tmp/simulated.deb", source=b64encode(package.read_bytes()).decode())
+    only = "-o Dir::Etc::sourcelist=/etc/apt/non-free.list -o Dir::Etc::sourceparts=/nowhere"
+    metal.on(
+        BIOS,
+        "sed 's/ main$/ non-free/; 1q' /etc/apt/sources.list > /etc/apt/non-free.list;"
+        f" export DEBIAN_FRONTEND=noninteractive; apt-get -q {only} -o APT::Get::List-Cleanup=0 update;"
+        f" apt-get -q -y --no-install-recommends {only} install /var/tmp/simulated.deb nvidia-smi",
+        timeout=300,
+    )
+    # The cards' device files are new ones.
+    metal.on(BIOS, "systemctl restart slurmd")
+
+
+@pytest.fixture
+def image(metal: Metal, cards: None) -> str:
+    """An image of the machine's own nvidia-smi, built there by an ordinary user: role apptainer, on a real kernel."""
+    group = metal.scratch / "apptainer.yml"
+    group.write_text(f"all: {{children: {{apptainer: {{hosts: {{{BIOS}: {{}}}}}}}}}}\n", encoding="utf-8")
+    record = metal.run("-i", str(group), "--limit", BIOS, "--tags", "apptainer,subids", timeout=900)
+    assert record.status == 0, record.told()
+    tools, root, made = "/bin/sh /usr/lib/nvidia/current/nvidia-smi", "/var/tmp/image", "/var/tmp/image.sif"
+    metal.on(
+        BIOS,
+        f"mkdir -p {root}/etc {root}/tmp {root}/proc {root}/sys {root}/dev; cd {root};"
+        f" {{ ldd {tools} | grep -o '/[^ :]*' | grep -v libnvidia; printf '%s\\n' {tools}; }} | sort -u"
+        f" | tar -c --dereference --files-from=- 2>/dev/null | tar -x -C {root};"
+        f" touch etc/passwd etc/group; chmod -R a+rX .;"
+        f" runuser -l alice -c 'apptainer --quiet build --force {made} {root}'",
+        timeout=300,
+    )
+    return made
+
+
+def test_a_job_sees_its_two_gpus_and_so_does_its_container(metal: Metal, image: str) -> None:
+    """What the control group does not open, nvidia-smi does not list: neither outside nor inside Apptainer."""
+    smi = "/usr/lib/nvidia/current/nvidia-smi -L"
+    both = f"bash -c '{smi}; echo; apptainer --quiet exec --nv {image} {smi}'"
+    everything = metal.on(BIOS, smi).splitlines()
+    assert len(everything) == GPUS
+    uuids = [line.partition("UUID: ")[2] for line in everything]
+    said = job(metal, BIOS, "--mem=300M", "--gres=gpu:h100:2", run=both, seconds=300)
+    outside, inside = (
+        [line.partition("UUID: ")[2] for line in half.splitlines()] for half in said.split("\n\n")
+    )
+    assert outside == inside == uuids[:2], said
+    none = job(metal, BIOS, "--mem=300M", run=f"bash -c '{smi} 2>&1 || true'", seconds=300)
+    assert "No devices were found" in none, none
 
 
 def test_a_wiped_disk_is_repaired_while_jobs_run_elsewhere(metal: Metal) -> None:
