@@ -219,3 +219,41 @@ def test_storage_that_says_nothing_is_not_guessed(tmp_path: Path) -> None:
     assert any("storage against GPUs" in text for text in unknown(told))
     told = see(tmp_path / "b", STORAGE.format(storage=", storage: {read_gib_per_s: 20}", gpus=gpus))
     assert any("whether its ports carry what it serves" in text for text in unknown(told))
+
+
+UNTOLD = """\
+features:
+  scheduler: none
+  home_backend: provided
+  monitoring: prometheus
+  logging: elasticsearch
+  dashboards: grafana
+nodes:
+  - {name: head01, kind: head, address: 10.99.0.1, functions: [home_server]}
+  - {name: cpu01, kind: cpu, address: 10.99.0.31, hardware: {cores_per_socket: 16, memory_gib: 256}}
+"""
+
+
+def test_a_feature_that_no_node_carries_out_is_one_finding_on_its_line(tmp_path: Path) -> None:
+    told = [one for one in see(tmp_path, UNTOLD) if one.code == "CV123"]
+    lines = over(base("software"), UNTOLD).splitlines()
+    assert [lines[line_of(one) - 1].split() for one in told] == [
+        ["monitoring:", "prometheus"],
+        ["logging:", "elasticsearch"],
+        ["dashboards:", "grafana"],
+    ]
+    for one, function in zip(told, ("prometheus", "elasticsearch", "grafana"), strict=True):
+        assert f"`{function}` to the `functions`" in one.advice
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("[home_server]", "[home_server, prometheus, elasticsearch, grafana]"),
+        (", functions: [home_server]", ""),
+    ],
+)
+def test_a_feature_that_a_node_names_or_the_head_has_by_itself_is_carried_out(
+    tmp_path: Path, change: tuple[str, str]
+) -> None:
+    assert "CV123" not in [one.code for one in see(tmp_path, UNTOLD.replace(*change))]

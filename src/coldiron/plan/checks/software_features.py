@@ -67,6 +67,29 @@ def homes(design: Design) -> Iterator[Result]:
         )
 
 
+# A feature, what carries it out, and what stays undone where no node has that function.
+_CARRIED = (
+    ("monitoring", "prometheus", "every node tells of itself, and nobody asks or is told"),
+    ("logging", "elasticsearch", "every node ships its log, and no node takes it"),
+    ("dashboards", "grafana", "no node shows any"),
+)
+
+
+def carried(design: Design) -> Iterator[Result]:
+    """CV123: a feature that is on, where nodes name their functions and none of them is the one that does it."""
+    for feature, function, undone in _CARRIED:
+        if getattr(design.cluster.features, feature) != function:
+            continue
+        if not any(function in node.functions for node in design.cluster.nodes):
+            yield design.warn(
+                "CV123",
+                ("features", feature),
+                f"no node has the function `{function}`: {undone}",
+                f"write `{function}` to the `functions` of a node, or `{feature}: none`",
+                subject=feature,
+            )
+
+
 def controllers(design: Design) -> Iterator[Result]:
     """CV119 and CV120: management controllers of nodes that have none, and those that nobody can log in to."""
     for kind in design.kinds:
@@ -91,4 +114,4 @@ def controllers(design: Design) -> Iterator[Result]:
             )
 
 
-CHECKS: tuple[Check, ...] = (kubernetes, quorum, homes, controllers)
+CHECKS: tuple[Check, ...] = (kubernetes, quorum, homes, carried, controllers)
