@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from coldiron.dashboards.check import Server, Unanswered
+from coldiron.errors import ColdironError
+from coldiron.status.client import Prometheus, Source
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -135,14 +136,14 @@ def _wait(until: Callable[[], Any], what: str, process: subprocess.Popen[bytes],
         try:
             if until():
                 return
-        except Unanswered:
+        except ColdironError:
             pass
         time.sleep(0.5)
     pytest.fail(f"{what}: not within {PATIENCE_SECONDS} s; {log.read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="session")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has read every target several times and every rule at least once since."""
     program = _program("prometheus", ("prometheus",))
     folder = tmp_path_factory.mktemp("prometheus")
@@ -150,16 +151,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     port = _free_port()
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(_config(exporters.port, _free_port())), encoding="utf-8")
-    server = Server(f"http://127.0.0.1:{port}")
+    server = Prometheus(Source(f"http://127.0.0.1:{port}"))
     log = folder / "log"
 
     def ready() -> bool:
-        many = server.ask("/api/v1/query", {"query": "min(count_over_time(up[1m]))"})["data"]["result"]
-        recorded = server.ask(
-            "/api/v1/query", {"query": "min(count_over_time(coldiron:gpu_power_watts[1m]))"}
-        )
-        there = recorded["data"]["result"]
-        return bool(many and there) and min(float(many[0]["value"][1]), float(there[0]["value"][1])) >= 4
+        many = server.query("min(count_over_time(up[1m]))")
+        there = server.query("min(count_over_time(coldiron:gpu_power_watts[1m]))")
+        return bool(many and there) and min(many[0].value, there[0].value) >= 4
 
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from coldiron.dashboards.check import Fault, Server, metrics
+from coldiron.dashboards.check import Fault, metrics
 from coldiron.dashboards.read import Dashboard, dashboards, panels
+from coldiron.status.client import Prometheus, Source
 
 FOLDER = Path(__file__).resolve().parents[2] / "roles/grafana/files/dashboards"
 FOUND = dashboards(FOLDER)
@@ -22,7 +23,7 @@ OF_METRICS = [name for name, one in FOUND.items() if any(not panel.of_logs for p
 ROUNDS = 3
 
 
-def lasting(server: Server, name: str, dashboard: Dashboard, *, all_answered: bool = True) -> list[Fault]:
+def lasting(server: Prometheus, name: str, dashboard: Dashboard, *, all_answered: bool = True) -> list[Fault]:
     """Faults that are there each time that the dashboard is asked; no round after one without any."""
     left: list[Fault] = []
     for turn in range(ROUNDS):
@@ -36,7 +37,7 @@ def lasting(server: Server, name: str, dashboard: Dashboard, *, all_answered: bo
 
 
 @pytest.mark.parametrize("name", OF_METRICS)
-def test_every_panel_is_answered(prometheus: Server, name: str) -> None:
+def test_every_panel_is_answered(prometheus: Prometheus, name: str) -> None:
     faults = lasting(prometheus, name, FOUND[name])
     assert not faults, "\n".join(map(str, faults))
 
@@ -99,7 +100,7 @@ def column_of_no_question(dashboard: Any) -> None:
     ],
 )
 def test_a_planted_broken_panel_is_caught(
-    prometheus: Server, plant: Callable[[Any], None], title: str, said: str
+    prometheus: Prometheus, plant: Callable[[Any], None], title: str, said: str
 ) -> None:
     broken = copy.deepcopy(FOUND["gpu"])
     plant(broken)
@@ -108,7 +109,7 @@ def test_a_planted_broken_panel_is_caught(
     assert said in faults[0].why
 
 
-def test_a_panel_that_says_so_may_be_empty_on_a_healthy_site_and_no_other(prometheus: Server) -> None:
+def test_a_panel_that_says_so_may_be_empty_on_a_healthy_site_and_no_other(prometheus: Prometheus) -> None:
     dashboard: Any = copy.deepcopy(FOUND["gpu"])
     del panel_of(dashboard, "Temperature")["fieldConfig"]["defaults"]["noValue"]
     for title in ("Clocks", "Temperature"):
@@ -123,7 +124,7 @@ def test_a_panel_that_says_so_may_be_empty_on_a_healthy_site_and_no_other(promet
     assert [fault.panel for fault in faults] == ["Temperature"]
 
 
-def test_a_choice_without_values_is_said(prometheus: Server) -> None:
+def test_a_choice_without_values_is_said(prometheus: Prometheus) -> None:
     dashboard: Any = copy.deepcopy(FOUND["node"])
     dashboard["templating"]["list"][-1]["query"] = 'label_values(up{job="nobody"}, instance)'
     faults = metrics(prometheus, {"node": dashboard})
@@ -132,16 +133,15 @@ def test_a_choice_without_values_is_said(prometheus: Server) -> None:
 
 
 def test_a_server_that_is_away_answers_no_panel() -> None:
-    faults = metrics(Server("http://127.0.0.1:9"), {"gpu": FOUND["gpu"]})
+    faults = metrics(Prometheus(Source("http://127.0.0.1:9")), {"gpu": FOUND["gpu"]})
     assert [fault.panel for fault in faults] == ["choices"]
 
 
-def value(server: Server, expr: str) -> dict[tuple[str, ...], float]:
-    found = server.ask("/api/v1/query", {"query": expr})["data"]["result"]
-    return {tuple(sorted(one["metric"].values())): float(one["value"][1]) for one in found}
+def value(server: Prometheus, expr: str) -> dict[tuple[str, ...], float]:
+    return {tuple(sorted(sample.labels.values())): sample.value for sample in server.query(expr)}
 
 
-def test_gpus_are_their_jobs_and_those_that_are_held_and_idle_are_counted(prometheus: Server) -> None:
+def test_gpus_are_their_jobs_and_those_that_are_held_and_idle_are_counted(prometheus: Prometheus) -> None:
     def asked(title: str, ref: str = "A") -> str:
         targets = panel_of(FOUND["gpu"], title)["targets"]
         found: str = next(one["expr"] for one in targets if one["refId"] == ref).replace("$node", ".*")

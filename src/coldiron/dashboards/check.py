@@ -1,77 +1,27 @@
 """Ask a server what dashboards ask, and say which panels it does not answer.
 
-``metrics`` asks a Prometheus, ``lines`` an Elasticsearch, of a test as of a site: each is a base address with the
-authority's certificate and whatever name and password it wants.
+``metrics`` asks a Prometheus, ``lines`` an Elasticsearch, of a test as of a site.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
-import ssl
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from coldiron.dashboards.read import Dashboard, Panel, labels_shown, lost_columns, panels, variables
+from coldiron.errors import ColdironError
+from coldiron.status.client import Client
 
 LABEL_VALUES = re.compile(r"label_values\((?:(?P<series>.+),\s*)?(?P<label>\w+)\)", re.DOTALL)
 # Of choices that name one thing, such as a node, this many are tried until each panel has been answered.
 MOST_CHOICES = 40
-
-
-class Unanswered(Exception):
-    """The server refused a question, or cannot be reached; the text says why."""
-
-
-@dataclass(frozen=True)
-class Server:
-    """Where to ask: base address, the authority's certificate (a file), and a name with its password."""
-
-    url: str
-    ca: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
-    timeout_seconds: float = 20
-
-    def ask(self, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        """The JSON that the server answers; ``body`` is sent as JSON, ``query`` as a form."""
-        headers = {"Accept": "application/json"}
-        data = None
-        if body is not None:
-            data = json.dumps(body).encode()
-            headers["Content-Type"] = "application/json"
-        elif query is not None:
-            data = urllib.parse.urlencode(query, doseq=True).encode()
-        if self.user:
-            word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-            headers["Authorization"] = f"Basic {word}"
-        request = urllib.request.Request(self.url.rstrip("/") + path, data=data, headers=headers)
-        trust = ssl.create_default_context(cafile=self.ca) if self.ca else None
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout_seconds, context=trust) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise Unanswered(f"{error.code}: {_reason(said)}") from None
-        except (OSError, ValueError) as error:
-            raise Unanswered(str(error)) from None
-
-
-def _reason(said: str) -> str:
-    try:
-        answer = json.loads(said)
-    except ValueError:
-        return said[:300]
-    error = answer.get("error") if isinstance(answer, dict) else None
-    return json.dumps(error)[:600] if isinstance(error, dict) else str(error or said)[:600]
 
 
 @dataclass(frozen=True)
@@ -102,20 +52,20 @@ def _several(found: Sequence[str]) -> str:
     return escaped[0] if len(escaped) == 1 else "(" + "|".join(escaped) + ")"
 
 
-def _values(server: Server, question: str) -> list[str]:
+def _values(server: Client, question: str) -> list[str]:
     """What ``label_values(SERIES, LABEL)`` is on this server."""
     asked = LABEL_VALUES.fullmatch(question.strip())
     if asked is None:
-        raise Unanswered(f"the choice {question!r} is no label_values(…)")
+        raise ColdironError(f"the choice {question!r} is no label_values(…)")
     query = {"match[]": asked["series"]} if asked["series"] else {}
     path = f"/api/v1/label/{asked['label']}/values?{urllib.parse.urlencode(query)}"
-    return sorted(server.ask(path)["data"])
+    return sorted(server.get(path)["data"])
 
 
-def choices(server: Server, dashboard: Dashboard) -> Iterator[dict[str, str]]:
+def choices(server: Client, dashboard: Dashboard) -> Iterator[dict[str, str]]:
     """The ways to put values to a dashboard's variables: everything where there may be several, else one after another.
 
-    Raises Unanswered for a variable that has no value.
+    Raises ColdironError for a variable that has no value.
     """
     taken: dict[str, str] = {}
     single: dict[str, list[str]] = {}
@@ -127,7 +77,7 @@ def choices(server: Server, dashboard: Dashboard) -> Iterator[dict[str, str]]:
         if variable.get("allValue"):
             taken[name] = variable["allValue"]
         elif not found:
-            raise Unanswered(f"the choice {name} has no value: {question}")
+            raise ColdironError(f"the choice {name} has no value: {question}")
         elif variable.get("multi"):
             taken[name] = _several(found)
         else:
@@ -136,15 +86,15 @@ def choices(server: Server, dashboard: Dashboard) -> Iterator[dict[str, str]]:
         yield {**taken, **dict(zip(single, together, strict=True))}
 
 
-def _answers(server: Server, target: Mapping[str, Any], values: Mapping[str, str]) -> list[Mapping[str, str]]:
+def _answers(server: Client, target: Mapping[str, Any], values: Mapping[str, str]) -> list[Mapping[str, str]]:
     """The labels of each answer that has a number in it."""
     expr = filled(target["expr"], values)
     now = time.time()
     if target.get("instant"):
-        found = server.ask("/api/v1/query", {"query": expr, "time": now})["data"]
+        found = server.get("/api/v1/query", query=expr, time=now)["data"]
     else:
         span = {"start": now - 120, "end": now, "step": 5}
-        found = server.ask("/api/v1/query_range", {"query": expr, **span})["data"]
+        found = server.get("/api/v1/query_range", query=expr, **span)["data"]
     if found["resultType"] == "scalar":
         return [{}]
     numbers = (
@@ -155,7 +105,7 @@ def _answers(server: Server, target: Mapping[str, Any], values: Mapping[str, str
 
 
 def _fault(
-    server: Server, panel: Panel, values: Mapping[str, str], absent: Collection[str]
+    server: Client, panel: Panel, values: Mapping[str, str], absent: Collection[str]
 ) -> tuple[str, bool]:
     """What is wrong with a panel under these values, and whether it is only that there is nothing to show."""
     if lost := lost_columns(panel):
@@ -164,7 +114,7 @@ def _fault(
     for target in panel.targets:
         try:
             found = _answers(server, target, values)
-        except Unanswered as error:
+        except ColdironError as error:
             return f"{target['refId']}: {error}: {filled(target['expr'], values)}", False
         if not found:
             empty.append(target)
@@ -180,7 +130,7 @@ def _fault(
 
 
 def metrics(
-    server: Server,
+    server: Client,
     found: Mapping[str, Dashboard],
     *,
     all_answered: bool = True,
@@ -209,7 +159,7 @@ def metrics(
                         open_faults[panel.id] = (panel, why)
                 if not open_faults:
                     break
-        except Unanswered as error:
+        except ColdironError as error:
             faults.append(Fault(name, "choices", str(error)))
             continue
         faults += [Fault(name, panel.title, why) for panel, why in open_faults.values()]
@@ -327,7 +277,7 @@ def forms(found: Mapping[str, Dashboard], fields: Collection[str]) -> list[Fault
 
 
 def lines(
-    server: Server, index: str, found: Mapping[str, Dashboard], *, all_answered: bool = False
+    server: Client, index: str, found: Mapping[str, Dashboard], *, all_answered: bool = False
 ) -> list[Fault]:
     """Ask an Elasticsearch for every panel that asks one; what is wrong with them.
 
@@ -344,7 +294,7 @@ def lines(
             for target in panel.targets:
                 try:
                     why = _no_lines(server, index, target, values, panel.may_be_empty and not all_answered)
-                except Unanswered as error:
+                except ColdironError as error:
                     why = f"{error}: {filled(target.get('query') or '', values)}"
             if why:
                 faults.append(Fault(name, panel.title, why))
@@ -352,16 +302,16 @@ def lines(
 
 
 def _no_lines(
-    server: Server, index: str, target: Mapping[str, Any], values: Mapping[str, str], may_be_empty: Any
+    server: Client, index: str, target: Mapping[str, Any], values: Mapping[str, str], may_be_empty: Any
 ) -> str:
     place = urllib.parse.quote(index, safe="*,-")
     named = sorted(fields_of(target))
-    known = server.ask(f"/{place}/_field_caps?fields={urllib.parse.quote(','.join(named), safe=',@')}")[
+    known = server.get(f"/{place}/_field_caps?fields={urllib.parse.quote(','.join(named), safe=',@')}")[
         "fields"
     ]
     if lacking := [field for field in named if field not in known]:
         return f"no line has field {', '.join(lacking)}"
-    answer = server.ask(f"/{place}/_search", body=search(target, values))
+    answer = server.post(f"/{place}/_search", search(target, values))
     if answer.get("timed_out") or answer["_shards"]["failed"]:
         return f"not all of the index answered: {json.dumps(answer['_shards'])[:300]}"
     if answer["hits"]["total"]["value"] == 0:

@@ -1,4 +1,4 @@
-"""Prometheus' and Alertmanager's HTTP interfaces, as far as a look at a cluster needs them."""
+"""HTTP interfaces of the servers that watch a cluster, as far as a look at it needs them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coldiron.errors import ColdironError
-from coldiron.inventory.findings import shown
+from coldiron.inventory.findings import shown, shown_whole
 
 _MOST_BYTES = 256 * 1024 * 1024
+# Of what a server says of a refusal.
+_MOST_WORDS = 2000
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,22 @@ class Client:
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect()
         )
 
-    def get(self, path: str, **words: str) -> Any:
+    def get(self, path: str, **words: object) -> Any:
         """Return what ``path`` answers, read as JSON. ``words`` are its query's."""
+        # A long expression is longer than an address may be; Prometheus and Alertmanager read a form as well.
+        return self._ask(path, urllib.parse.urlencode(words).encode() if words else None, {})
+
+    def post(self, path: str, body: object) -> Any:
+        """Return what ``path`` answers to ``body``, both as JSON."""
+        return self._ask(path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    def _ask(self, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
         url = f"{self._source.address.rstrip('/')}{path}"
-        # A long expression is longer than an address may be; both servers read a form as well.
-        form = urllib.parse.urlencode(words).encode() if words else None
-        headers = {}
         if self._source.user:
             pair = f"{self._source.user}:{self._source.password}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         try:
-            request = urllib.request.Request(url, form, headers)
+            request = urllib.request.Request(url, body, headers)
             with self._opener.open(request, timeout=self._timeout) as answer:
                 text = answer.read(_MOST_BYTES + 1)
         except urllib.error.HTTPError as error:
@@ -89,10 +96,12 @@ class Client:
         if error.code in (401, 403):
             return f"{where} refuses user {shown(self._source.user or '(none)')}: {error.code}"
         try:
-            said = str(json.loads(error.read(65536))["error"])
+            said = json.loads(error.read(65536))["error"]
         except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
             said = error.reason
-        return f"{where} answers {error.code}: {shown(said)}"
+        # Elasticsearch says more than one sentence.
+        text = said if isinstance(said, str) else json.dumps(said)
+        return f"{where} answers {error.code}: {shown_whole(text[:_MOST_WORDS])}"
 
     def _read(self, path: str, text: bytes) -> Any:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coldiron.errors import ColdironError
-from coldiron.status.client import Alertmanager, Prometheus, Source
+from coldiron.status.client import Alertmanager, Client, Prometheus, Source
 
 VECTOR = {
     "status": "success",
@@ -37,6 +37,7 @@ class Fake:
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
+    posted: str = ""
     asked: list[tuple[str, str, dict[str, list[str]], str]] = field(default_factory=list)
     address: str = ""
     released: threading.Event = field(default_factory=threading.Event)
@@ -52,6 +53,7 @@ def fake() -> Iterator[Fake]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             form = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            told.posted = form
             authorization = self.headers.get("Authorization", "")
             told.asked.append((self.command, self.path, urllib.parse.parse_qs(form), authorization))
             if told.hang:
@@ -88,6 +90,27 @@ def test_a_query_goes_as_a_form_with_the_password_and_comes_back_without_what_is
     method, path, form, authorization = fake.asked[0]
     assert (method, path, form) == ("POST", "/api/v1/query", {"query": ['up{job="node"}']})
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"reader:s:cret"
+
+
+def test_a_body_goes_as_json(fake: Fake) -> None:
+    fake.says({"hits": 3})
+    server = Client(Source(fake.address, user="reader", password="s:cret"), "Elasticsearch")
+    assert server.post("/logs/_search", {"query": "ü"}) == {"hits": 3}
+    method, path, _, authorization = fake.asked[0]
+    assert (method, path, json.loads(fake.posted)) == ("POST", "/logs/_search", {"query": "ü"})
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"reader:s:cret"
+
+
+def test_a_refusal_s_reason_is_told_whole_and_within_bounds(fake: Fake) -> None:
+    fake.status = 400
+    server = Client(Source(fake.address), "Elasticsearch")
+    fake.says({"error": {"type": "parsing_exception", "reason": "no [bool] " * 30 + "here"}})
+    with pytest.raises(ColdironError, match=r"answers 400: .*parsing_exception.*no \[bool\] here"):
+        server.post("/logs/_search", {})
+    fake.says({"error": "x" * 60000})
+    with pytest.raises(ColdironError) as raised:
+        server.post("/logs/_search", {})
+    assert len(str(raised.value)) < 3000
 
 
 def test_a_password_is_not_in_what_a_failed_test_would_show() -> None:
