@@ -12,6 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 ASK_SECONDS = 20
+#: Arguments of every module that asks one; plugins/doc_fragments/elasticsearch.py says what they mean.
+CONNECTION: dict[str, dict[str, Any]] = {
+    "address": {"type": "str", "required": True},
+    "port": {"type": "int", "default": 9200},
+    "ca": {"type": "path", "required": True},
+    "user": {"type": "str", "required": True},
+    "password": {"type": "str", "required": True, "no_log": True},
+}
 #: What is asked of a server only to learn whether it can at all.
 UNKNOWN = (400, 404, 405)
 
@@ -54,6 +62,11 @@ class Server:
             return Answer(error.code, _read(error.read()))
         except (OSError, ValueError) as error:
             return Answer(0, str(getattr(error, "reason", error)))
+
+
+def server_of(module: Any) -> Server:
+    """The server that a module's arguments name."""
+    return Server(*(module.params[name] for name in CONNECTION))
 
 
 def _read(content: bytes) -> Any:

@@ -10,27 +10,9 @@ description:
   - Asks the server for each thing, and puts only what is not there as declared.
   - What it has put carries a digest of the declaration, so that anything that was taken out of it is found too.
   - A server that has no lifecycle management says so when it is asked; that is told of, and nothing else is done.
+extends_documentation_fragment:
+  - coldiron.cluster.elasticsearch
 options:
-  address:
-    description: The server's address.
-    type: str
-    required: true
-  port:
-    description: The port of its HTTP interface.
-    type: int
-    default: 9200
-  ca:
-    description: The file with the authority's certificate.
-    type: path
-    required: true
-  user:
-    description: An administrator.
-    type: str
-    required: true
-  password:
-    description: The administrator's password.
-    type: str
-    required: true
   lifecycles:
     description: Policies of lifecycle management (ILM) by name.
     type: dict
@@ -102,11 +84,7 @@ MARK = "coldiron"
 def argument_spec() -> dict[str, Any]:
     """Return the module's arguments."""
     return {
-        "address": {"type": "str", "required": True},
-        "port": {"type": "int", "default": 9200},
-        "ca": {"type": "path", "required": True},
-        "user": {"type": "str", "required": True},
-        "password": {"type": "str", "required": True, "no_log": True},
+        **es.CONNECTION,
         "lifecycles": {"type": "dict", "default": {}},
         "templates": {"type": "dict", "default": {}},
         "snapshot_repositories": {"type": "dict", "default": {}},
@@ -130,7 +108,7 @@ class Content:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.wanted = module, module.params
-        self.server = es.Server(*(self.wanted[key] for key in ("address", "port", "ca", "user", "password")))
+        self.server = es.server_of(module)
         self.changes: list[str] = []
         self.unavailable: list[str] = []
 

@@ -12,27 +12,9 @@ description:
     cluster's shards stay where they are meanwhile. It is green again before this ends, so that with C(throttle) 1 the
     servers follow one another, and the first that does not come back stops the others.
   - Where nothing is due, a cluster that is not green is told of in O(ignore:complaint) only.
+extends_documentation_fragment:
+  - coldiron.cluster.elasticsearch
 options:
-  address:
-    description: The server's own address.
-    type: str
-    required: true
-  port:
-    description: The port of its HTTP interface.
-    type: int
-    default: 9200
-  ca:
-    description: The file with the authority's certificate.
-    type: path
-    required: true
-  user:
-    description: An administrator.
-    type: str
-    required: true
-  password:
-    description: The administrator's password.
-    type: str
-    required: true
   servers:
     description: How many servers the cluster has.
     type: int
@@ -96,11 +78,7 @@ ALLOCATION = "cluster.routing.allocation.enable"
 def argument_spec() -> dict[str, Any]:
     """Return the module's arguments."""
     return {
-        "address": {"type": "str", "required": True},
-        "port": {"type": "int", "default": 9200},
-        "ca": {"type": "path", "required": True},
-        "user": {"type": "str", "required": True},
-        "password": {"type": "str", "required": True, "no_log": True},
+        **es.CONNECTION,
         "servers": {"type": "int", "default": 1},
         "unit": {"type": "str", "default": "elasticsearch.service"},
         "files": {"type": "list", "elements": "path", "default": []},
@@ -123,7 +101,7 @@ class Roll:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.wanted = module, module.params
-        self.server = es.Server(*(self.wanted[key] for key in ("address", "port", "ca", "user", "password")))
+        self.server = es.server_of(module)
 
     def running_since(self) -> float:
         """When the server was started, seconds since the epoch; 0 where it does not run."""
