@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +25,21 @@ RUN_SECONDS = 420
 RECORD = "ansible.posix.jsonl"
 USER = "alice"
 JOB_SECONDS = 60
+WAIT_SECONDS = 300
 # The cluster.yml as it was before a test edited it.
 KEPT = "cluster.yml.before-the-test"
+
+
+def eventually(
+    look: Callable[[], object], what: str | Callable[[], object], seconds: float = WAIT_SECONDS
+) -> Any:
+    """Wait until a look finds something, and return it; ``what`` says, or is asked, what there is instead."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() >= end:
+            raise AssertionError(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
+        time.sleep(1)
+    return found
 
 
 @dataclass

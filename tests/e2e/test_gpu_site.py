@@ -10,14 +10,22 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from coldiron.testing.steps import call, command, environment, rack
-from tests.e2e.siterun import USER, Record, SiteRun, hand_written, read_events
+from tests.e2e.siterun import (
+    USER,
+    WAIT_SECONDS,
+    Record,
+    SiteRun,
+    eventually,
+    hand_written,
+    read_events,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -28,17 +36,9 @@ FIRST, SECOND = "580.95.05", "580.105.08"
 IMAGE = "localhost/coldiron-gpu-site:latest"
 SIF = "/var/tmp/gpu-site.sif"
 DRIFT_SECONDS = 10
-SITE_SECONDS, UPGRADE_SECONDS, WAIT_SECONDS = 1500, 900, 120
+SITE_SECONDS, UPGRADE_SECONDS = 1500, 900
 OURS = "coldiron gpu_driver_upgrade: "
 GPU_ROLES = ("gpu_driver", "gpu_fabric", "gpu_power", "gpu_mig", "gpu_health", "nvidia_container_toolkit")
-
-
-def eventually(look: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:
-    """Wait until a look is true."""
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
-        time.sleep(1)
 
 
 class GpuSite(SiteRun):
