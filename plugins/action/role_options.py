@@ -65,7 +65,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if option.get("no_log") and option.get("type", "str") == "str":
                     # The value must not reach an error message: its presence and type are checked by hand.
                     value = self._templar.template(task_vars[name])
-                    if not isinstance(value, str) or not value:
+                    # One that may be left out may be given as nothing too.
+                    if not isinstance(value, str) or not (value or option.get("default") == ""):
                         errors.append(f"role {role}: {name} must be a non-empty string")
                         continue
                     given[name] = "given"

@@ -23,14 +23,18 @@ PLAY = """
   tasks:
     - name: Check
       coldiron.cluster.role_options:
-        roles: [base, dns, time, users, munge]
+        roles: ROLES
 """
 
 
-def check(tmp_path: Path, **variables: object) -> tuple[int, str]:
+ROLES = ("base", "dns", "time", "users", "munge")
+PROBE = {"blackbox_exporter_address": "10.0.0.1"}
+
+
+def check(tmp_path: Path, roles: tuple[str, ...] = ROLES, **variables: object) -> tuple[int, str]:
     """Run the check over ``variables`` and return the exit code and all that was printed."""
     play = tmp_path / "play.yml"
-    play.write_text(PLAY)
+    play.write_text(PLAY.replace("ROLES", json.dumps(roles)))
     ansible = Path(sys.executable).parent / "ansible-playbook"
     result = subprocess.run(
         [str(ansible), "-i", "localhost,", "-e", json.dumps(SOUND | variables), str(play)],
@@ -70,3 +74,11 @@ def test_a_secret_is_never_shown(tmp_path: Path, secret: object) -> None:
     code, shown = check(tmp_path, munge_key=secret, users_accounts=accounts)
     assert code == 2
     assert "canary" not in shown
+
+
+def test_a_secret_that_may_be_left_out_may_be_empty_and_no_other(tmp_path: Path) -> None:
+    code, shown = check(tmp_path, ("blackbox_exporter",), **PROBE, blackbox_exporter_password="")
+    assert code == 0, shown
+    code, shown = check(tmp_path, ("munge",), munge_key="")
+    assert code == 2
+    assert "munge_key must be a non-empty string" in " ".join(shown.split())
