@@ -23,26 +23,6 @@ TOLD = {
 
 
 @pytest.fixture
-def ask(host, opts):
-    """Ask it on its own node: (status, text). An empty password shows none."""
-    tls = bool(opts["elasticsearch_exporter_tls_certificate"])
-    where, port = opts["elasticsearch_exporter_address"], opts["elasticsearch_exporter_port"]
-    authority = str(opts["coldiron_ca_certificate"]) if tls else ""
-
-    def get(password=None):
-        word = opts["elasticsearch_exporter_web_password"] if password is None else password
-        return asking.ask(
-            host,
-            f"http{'s' * tls}://{where}:{port}/metrics",
-            authority=authority,
-            user=opts["elasticsearch_exporter_web_user"],
-            password=word,
-        )
-
-    return get
-
-
-@pytest.fixture
 def server(host, opts):
     """Ask the server itself as the exporter's user: (status, text). With a body it posts that."""
 
@@ -63,39 +43,22 @@ def unit(opts):
     return opts["__elasticsearch_exporter_os"]["service"]
 
 
-def test_it_runs_and_a_boot_starts_it(host, opts, eventually):
-    service = host.service(unit(opts))
-    assert service.is_enabled
-    assert eventually(lambda: service.is_running, seconds=20)
+def test_it_runs_and_a_boot_starts_it(exporter, opts):
+    exporter.runs(unit(opts))
 
 
-def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts, eventually):
-    where, port = opts["elasticsearch_exporter_address"], opts["elasticsearch_exporter_port"]
-
-    def heard():
-        lines = host.check_output("ss -Hltn").splitlines()
-        return [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")]
-
-    # It ends when the server does not answer at its start, and is started anew.
-    assert eventually(heard, seconds=20) == [f"{where}:{port}"]
+def test_it_is_heard_where_it_is_declared_and_nowhere_else(exporter):
+    exporter.is_heard_where_declared()
 
 
-def test_nobody_asks_without_the_password(opts, ask):
-    assert ask()[0] == 200
-    if opts["elasticsearch_exporter_web_password"]:
-        assert ask("")[0] == 401
-        assert ask("another")[0] == 401
+def test_nobody_asks_without_the_password(exporter):
+    exporter.wants_its_password()
 
 
-def test_nobody_else_reads_its_secrets(host, opts):
-    folder = host.file(PLACE)
-    assert (folder.user, folder.group, folder.mode) == ("root", "prometheus", 0o750)
+def test_nobody_else_reads_its_secrets(host, exporter):
+    exporter.hides_its_password()
     environment = host.file(f"{PLACE}/environment")
     assert (environment.user, environment.mode) == ("root", 0o600)
-    if opts["elasticsearch_exporter_web_password"]:
-        web = host.file(f"{PLACE}/web.yml")
-        assert web.mode == 0o640
-        assert str(opts["elasticsearch_exporter_web_password"]) not in web.content_string
 
 
 def test_it_believes_the_authority_alone_and_shows_nobody_its_password(host, opts):
@@ -111,10 +74,10 @@ def test_it_believes_the_authority_alone_and_shows_nobody_its_password(host, opt
     assert password not in host.check_output("systemctl show %s", unit(opts))
 
 
-def test_it_tells_what_the_server_says_of_its_cluster(ask, server, eventually):
+def test_it_tells_what_the_server_says_of_its_cluster(exporter, server, eventually):
     def both():
         health = json.loads(server("/_cluster/health")[1])
-        found = asking.samples(ask()[1])
+        found = exporter.samples()
         told = {
             labels["color"]: value for labels, value in found.get("elasticsearch_cluster_health_status", ())
         }
@@ -125,9 +88,9 @@ def test_it_tells_what_the_server_says_of_its_cluster(ask, server, eventually):
     assert eventually(both, seconds=30)
 
 
-def test_what_the_alerts_look_at_is_told(ask, eventually):
+def test_what_the_alerts_look_at_is_told(exporter, eventually):
     def missing():
-        found = asking.samples(ask()[1])
+        found = exporter.samples()
         return [
             name
             for name, wanted in TOLD.items()
@@ -137,9 +100,9 @@ def test_what_the_alerts_look_at_is_told(ask, eventually):
     assert eventually(lambda: not missing(), seconds=30), missing()
 
 
-def test_it_tells_of_its_own_server_alone(ask, server):
+def test_it_tells_of_its_own_server_alone(exporter, server):
     own = next(iter(json.loads(server("/_nodes/_local")[1])["nodes"].values()))["name"]
-    told = asking.samples(ask()[1])["elasticsearch_indices_indexing_index_total"]
+    told = exporter.samples()["elasticsearch_indices_indexing_index_total"]
     assert {labels["name"] for labels, _ in told} == {own}
 
 

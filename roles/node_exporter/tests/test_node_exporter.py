@@ -7,33 +7,11 @@ import time
 
 import pytest
 
-from coldiron.testing import asking
-
 
 @pytest.fixture
-def ask(host, opts):
-    """Ask the exporter on its own node, as Prometheus does: (status, text). An empty password shows none."""
-    tls = bool(opts["node_exporter_tls_certificate"])
-    url = f"http{'s' * tls}://{opts['node_exporter_address']}:{opts['node_exporter_port']}/metrics"
-
-    def get(password=None):
-        word = opts["node_exporter_password"] if password is None else password
-        authority = str(opts["coldiron_ca_certificate"]) if tls else ""
-        return asking.ask(host, url, authority=authority, user=opts["node_exporter_user"], password=word)
-
-    return get
-
-
-@pytest.fixture
-def samples(ask):
+def samples(exporter):
     """What it serves: {metric: [(labels, value)]}."""
-
-    def read():
-        status, text = ask()
-        assert status == 200
-        return asking.samples(text)
-
-    return read
+    return exporter.samples
 
 
 def unit(opts):
@@ -46,10 +24,8 @@ def test_it_runs_and_a_boot_starts_it(host, opts, eventually):
         assert eventually(lambda name=name: host.service(name).is_running, seconds=20)
 
 
-def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts):
-    where, port = opts["node_exporter_address"], opts["node_exporter_port"]
-    lines = host.check_output("ss -Hltn").splitlines()
-    assert [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")] == [f"{where}:{port}"]
+def test_it_is_heard_where_it_is_declared_and_nowhere_else(exporter):
+    exporter.is_heard_where_declared()
 
 
 def test_it_runs_as_a_user_who_may_do_nothing_else(host, opts):
@@ -59,11 +35,8 @@ def test_it_runs_as_a_user_who_may_do_nothing_else(host, opts):
     assert re.search(r"^CapEff:\s+(\w+)$", status, re.MULTILINE)[1].strip("0") == ""
 
 
-def test_nobody_reads_without_the_password(opts, ask):
-    if opts["node_exporter_password"]:
-        assert ask("")[0] == 401
-        assert ask("another")[0] == 401
-    assert ask()[0] == 200
+def test_nobody_reads_without_the_password(exporter):
+    exporter.wants_its_password()
 
 
 def test_the_declared_collectors_run(opts, samples):

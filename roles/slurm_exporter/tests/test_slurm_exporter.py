@@ -7,65 +7,27 @@ import time
 
 import pytest
 
-from coldiron.testing import asking
+
+def test_it_runs_and_a_boot_starts_it(exporter):
+    exporter.runs("coldiron-slurm-exporter.service")
+
+
+def test_it_is_heard_where_it_is_declared_and_nowhere_else(exporter):
+    exporter.is_heard_where_declared()
+
+
+def test_nobody_asks_without_the_password(exporter):
+    exporter.wants_its_password()
+
+
+def test_nobody_else_reads_its_secrets(exporter):
+    exporter.hides_its_password("slurm-exporter", "config.json")
 
 
 @pytest.fixture
-def ask(host, opts):
-    """Ask it on its own node: (status, text). An empty password shows none."""
-    tls = bool(opts["slurm_exporter_tls_certificate"])
-    base = f"http{'s' * tls}://{opts['slurm_exporter_address']}:{opts['slurm_exporter_port']}"
-    authority = str(opts["coldiron_ca_certificate"]) if tls else ""
-
-    def get(path, password=None):
-        word = opts["slurm_exporter_password"] if password is None else password
-        return asking.ask(
-            host, base + path, authority=authority, user=opts["slurm_exporter_user"], password=word
-        )
-
-    return get
-
-
-def test_it_runs_and_a_boot_starts_it(host, opts, eventually):
-    service = host.service("coldiron-slurm-exporter.service")
-    assert service.is_enabled
-    assert eventually(lambda: service.is_running, seconds=20)
-
-
-def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts):
-    where, port = opts["slurm_exporter_address"], opts["slurm_exporter_port"]
-    lines = host.check_output("ss -Hltn").splitlines()
-    assert [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")] == [f"{where}:{port}"]
-
-
-def test_nobody_asks_without_the_password(opts, ask):
-    assert ask("/metrics")[0] == 200
-    if opts["slurm_exporter_password"]:
-        assert ask("/metrics", "")[0] == 401
-        assert ask("/metrics", "another")[0] == 401
-
-
-def test_nobody_else_reads_its_secrets(host, opts):
-    folder = host.file("/etc/coldiron/slurm-exporter")
-    assert (folder.user, folder.group, folder.mode) == ("root", "slurm-exporter", 0o750)
-    assert host.file("/etc/coldiron/slurm-exporter/config.json").mode == 0o640
-    if opts["slurm_exporter_password"]:
-        assert (
-            str(opts["slurm_exporter_password"])
-            not in host.file("/etc/coldiron/slurm-exporter/config.json").content_string
-        )
-
-
-@pytest.fixture
-def read(ask, opts):
+def read(exporter):
     """What it serves, asked of Slurm after this moment: {metric: [(labels, value)]}."""
-
-    def go():
-        status, text = ask("/metrics")
-        assert status == 200
-        return asking.samples(text)
-
-    return go
+    return exporter.samples
 
 
 def labelled(found, metric):
@@ -135,10 +97,10 @@ def test_a_drained_node_is_told_with_the_reason(host, read, opts, eventually):
         host.check_output("scontrol update NodeName=%s State=RESUME", name)
 
 
-def test_slurm_is_not_asked_more_often_than_declared(ask, opts):
+def test_slurm_is_not_asked_more_often_than_declared(exporter, opts):
     """Two questions at once get one answer of Slurm's."""
     if int(opts["slurm_exporter_seconds"]) >= 10:
-        first, second = ask("/metrics")[1], ask("/metrics")[1]
+        first, second = exporter.ask()[1], exporter.ask()[1]
         spans = [re.findall(r"^slurm_scrape_seconds.*$", text, re.MULTILINE) for text in (first, second)]
-        third = re.findall(r"^slurm_scrape_seconds.*$", ask("/metrics")[1], re.MULTILINE)
+        third = re.findall(r"^slurm_scrape_seconds.*$", exporter.ask()[1], re.MULTILINE)
         assert spans[0] == spans[1] or spans[1] == third

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from coldiron.testing.exporter import Exporter
 from coldiron.testing.plugin import role_of, site_of
 from coldiron.testing.site import Site
 
@@ -75,6 +76,12 @@ def role(request: pytest.FixtureRequest) -> str:
 def opts(site: Site, hostname: str, role: str) -> Mapping[str, Any]:
     """The options of the role on the host under test, as Ansible would resolve them; secrets are masked."""
     return site.options(hostname, role)
+
+
+@pytest.fixture(scope="module")
+def exporter(host: Any, opts: Mapping[str, Any], role: str, eventually: Callable[..., Any]) -> Exporter:
+    """The role's exporter on the host under test: ``exporter.ask()``, ``exporter.wants_its_password()``."""
+    return Exporter(role, host, opts, eventually)
 
 
 @pytest.fixture(scope="module")
