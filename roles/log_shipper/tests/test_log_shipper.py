@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 
 import pytest
@@ -11,6 +12,16 @@ UNIT = "coldiron-log-shipper.service"
 STATE = "/var/lib/coldiron-log-shipper"
 ETC = "/etc/coldiron/log-shipper"
 SECONDS = 120
+# Who quotes a command line, how, and how the line ends that is kept of it.
+QUOTES = (
+    ("sudo", "x : PWD=/ ; USER=root ; ENV=A={} ; COMMAND=/bin/true", "; ENV= [left out]"),
+    ("sudo", "x : PWD=/ ; COMMAND=/bin/true COMMAND={} COMMAND=x", "COMMAND=/bin/true [left out]"),
+    ("sudo", "x : (command continued) {}", "(command continued) [left out]"),
+    ("CRON", "(root) CMD (PASSWORD={} /bin/true)", "CMD ( [left out]"),
+    ("ansible-ansible.legacy.command", "Invoked with _raw_params=true {}", "Invoked with [left out]"),
+    ("pkexec", "x: Executing command [USER=root] [COMMAND=/bin/true {}]", "[COMMAND=/bin/true [left out]"),
+    ("kernel", "audit: type=1309 audit(1.0:1): argc=2 a0=true a1={}", "argc= [left out]"),
+)
 # Standard library, on the node itself; who asks, with what, is on standard input and in no process list.
 ASK = """
 import base64, json, ssl, sys, urllib.error, urllib.request
@@ -61,7 +72,7 @@ def find(ask):
 
 
 @pytest.fixture
-def arrived(find, eventually):
+def arrived(ask, opts, find, eventually):
     """Wait until a line with the word is found, and give it. With ``text`` only a line that is no more than that.
 
     systemd tells of each command that it starts, whole.
@@ -72,6 +83,16 @@ def arrived(find, eventually):
             lambda: [line for line in find(word) if text in ("", line["message"])], seconds=SECONDS
         )[0]
 
+    def of_late():
+        """All that the node has logged in the last ten minutes, whole: also what no field is indexed of."""
+        own = {"term": {"host.name": opts["log_shipper_host"]}}
+        late = {"range": {"@timestamp": {"gte": "now-10m"}}}
+        body = {"size": 10000, "sort": [{"@timestamp": "desc"}], "query": {"bool": {"filter": [own, late]}}}
+        status, answer = ask(body)
+        assert status == 200
+        return answer["hits"]["hits"]
+
+    wait.of_late = of_late
     return wait
 
 
@@ -82,6 +103,14 @@ def word() -> str:
 def log(host, text, *options):
     """Log a line as the node's programs do."""
     host.check_output("logger " + " ".join(options) + " -- %s", text)
+
+
+def assert_left_out(host, arrived, canary):
+    """Once all that was logged until now has come: no line has the word in any field."""
+    fence = word()
+    log(host, fence)
+    assert arrived(fence)
+    assert canary not in json.dumps(arrived.of_late())
 
 
 def test_the_shipper_runs_and_a_boot_starts_it(host, eventually):
@@ -187,7 +216,51 @@ def test_nobody_but_root_speaks_for_the_kernel(host, arrived):
     host.check_output("runuser -u nobody -- logger -t kernel -- %s", text)
     line = arrived(mark)
     assert "gpu" not in line
-    assert line["process"]["name"] != "kernel"
+    # Of a process that was gone before the journal looked there is no name.
+    assert line["process"].get("name") != "kernel"
+
+
+@pytest.mark.acts
+def test_nobody_speaks_for_another_by_being_gone_before_the_journal_looks(host, arrived):
+    """A process that has ended has no name that the journal could read; what it called itself is not taken for one."""
+    mark = word()
+    host.check_output(
+        "systemctl kill -s STOP systemd-journald; runuser -u nobody -- logger -t kernel -- %s; said=$?;"
+        " systemctl kill -s CONT systemd-journald; exit $said",
+        f"{mark} forged",
+    )
+    line = arrived(mark)
+    assert line["user"]["id"] != "0"
+    assert "name" not in line["process"]
+
+
+@pytest.mark.acts
+def test_what_sudo_and_systemd_quote_of_command_lines_is_left_out(host, arrived):
+    mark, canary = word(), word()
+    host.check_output("mkdir /tmp/%s && cd /tmp/%s && sudo -u nobody true --password=%s", mark, mark, canary)
+    host.check_output("rmdir /tmp/%s", mark)
+    line = arrived(mark)
+    assert line["message"].endswith("/true [left out]")
+    unit = f"{word()}.service"
+    host.check_output("systemd-run --wait --quiet --unit=%s true --password=%s", unit, canary)
+    assert arrived(unit, f"Started {unit} (start: done)")
+    assert_left_out(host, arrived, canary)
+
+
+@pytest.mark.acts
+def test_whoever_quotes_command_lines_has_them_left_out(host, opts, arrived):
+    """As those programs write it; where a site's own list is not the role's, those that are in it."""
+    canary = word()
+    expected = {}
+    for program, text, kept in QUOTES:
+        if any(re.fullmatch(one["program"], program) for one in opts["log_shipper_command_lines"]):
+            mark = word()
+            log(host, f"{mark} {text.format(canary)}", "-t", program)
+            expected[mark] = kept
+    assert {
+        mark: arrived(mark)["message"].endswith(kept) for mark, kept in expected.items()
+    } == dict.fromkeys(expected, True)
+    assert_left_out(host, arrived, canary)
 
 
 @pytest.mark.acts
