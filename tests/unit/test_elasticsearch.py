@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from ansible_collections.coldiron.cluster.plugins.filter.elasticsearch import (
@@ -86,3 +87,47 @@ def test_a_file_that_was_put_there_later_is_newer(tmp_path: Path) -> None:
     file.write_text("a")
     assert node.newest_change([str(tmp_path / "none"), str(file)]) == os.stat(file).st_ctime
     assert node.started(200, 1000.0) == 1000.0 + 200 / os.sysconf("SC_CLK_TCK")
+
+
+class Cluster:
+    """Three servers whose shards a run that was killed has left held: yellow until they are let go."""
+
+    def __init__(self) -> None:
+        self.allocation: str | None = "primaries"
+        self.done: list[str] = []
+
+    def ask(self, method: str, path: str, body: object = None) -> es.Answer:
+        if path.startswith("/_cluster/settings"):
+            if isinstance(body, dict):
+                self.allocation = body["persistent"][node.ALLOCATION]
+                self.done.append(f"shards: {self.allocation}")
+            held = {node.ALLOCATION: self.allocation} if self.allocation else {}
+            return es.Answer(200, {"persistent": held})
+        status = "green" if self.allocation is None else "yellow"
+        return es.Answer(200, {**GREEN, "status": status})
+
+
+class Module:
+    """What a call of the module has."""
+
+    params: ClassVar = {
+        **dict.fromkeys(es.CONNECTION, ""), "servers": 3, "unit": "es", "files": [], "timeout_seconds": 0,
+    }  # fmt: skip
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def run_command(self, words: list[str]) -> tuple[int, str, str]:
+        self.cluster.done.append(" ".join(words))
+        return 0, "", ""
+
+    def fail_json(self, msg: str) -> None:
+        raise AssertionError(msg)
+
+
+def test_what_a_killed_run_has_left_held_does_not_stop_the_next_restart() -> None:
+    cluster = Cluster()
+    roll = node.Roll(Module(cluster))
+    roll.server = cluster
+    roll.restart()
+    assert cluster.done == ["shards: None", "shards: primaries", "systemctl restart es", "shards: None"]
