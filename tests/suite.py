@@ -157,6 +157,11 @@ def watched() -> None:
     covered("-q", "tests/e2e/test_watched.py", "-m", "watched")
 
 
+def rolling() -> None:
+    """Three log servers restarted and upgraded one after the other, while they are written to and searched."""
+    covered("-q", "-s", "tests/e2e/test_elastic_roll.py", "-m", "rolling")
+
+
 def packaging() -> None:
     """Wheel, sdist and Galaxy tarball: what is in them, and that they work where nothing else is."""
     python("-m", "pytest", "-q", "tests/packaging", "--inventory", INVENTORY)
@@ -287,6 +292,7 @@ SUITES: dict[str, list[Callable[[], str | None]]] = {
         whole_matrix,
         sabotage,
         gpu,
+        rolling,
         rehearsals,
         machines,
         scenarios,
