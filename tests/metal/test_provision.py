@@ -112,9 +112,14 @@ def key(metal: Metal) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("node", MACHINES)
-def test_a_login_is_let_in_by_a_job_and_confined_to_it(metal: Metal, node: str) -> None:
+def test_a_login_is_let_in_by_a_job_and_confined_to_it(metal: Metal) -> None:
     """By pam_slurm_adopt: the job's limits are the session's, and its end is the session's."""
+    for node in MACHINES:
+        let_in_and_confined(metal, node)
+
+
+def let_in_and_confined(metal: Metal, node: str) -> None:
+    """Try to log in to a machine without a job, and with one."""
     refused = metal.as_user(f"{LOGIN} {node} true 2>&1 || echo refused", timeout=120)
     assert refused.strip().endswith("refused")
     assert "you have no active jobs on this node" in refused
@@ -322,7 +327,8 @@ def test_a_job_sees_its_two_gpus_and_so_does_its_container(metal: Metal, image: 
     )
     assert outside == inside == uuids[:2], said
     none = job(metal, BIOS, "--mem=300M", run=f"bash -c '{smi} 2>&1 || true'", seconds=300)
-    assert "No devices were found" in none, none
+    # nvidia-smi's words are others from release to release.
+    assert re.match(r"No devices (were )?found", none), none
 
 
 def test_a_wiped_disk_is_repaired_while_jobs_run_elsewhere(metal: Metal) -> None:
