@@ -350,17 +350,95 @@ def scrape_jobs(
 
 
 def bmc_targets(
-    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any]
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any], protocol: str
 ) -> list[dict[str, Any]]:
-    """Return the BMCs of ``hosts`` that speak IPMI: each one's address, with its node's labels and who logs in."""
+    """Return the BMCs of ``hosts``, which speak ``protocol``, as targets with their nodes' labels.
+
+    The IPMI exporter is told an address and who logs in; the Redfish exporter, which knows both, the node's name. Both
+    are of one job to whoever reads the metrics.
+    """
     found = []
     for host in hosts:
         variables = known[host] if host in known else hostvars[host]
-        if variables.get("coldiron_bmc_address") and variables.get("coldiron_bmc_protocol") == "ipmi":
-            user = variables.get("coldiron_bmc_credentials") or "default"
-            labels = {**labels_of(host, hostvars, known), "module": user}
-            found.append({"address": variables["coldiron_bmc_address"], "labels": labels})
+        if not variables.get("coldiron_bmc_address"):
+            continue
+        labels = {**labels_of(host, hostvars, known), "job": "bmc"}
+        if protocol == "ipmi":
+            labels["module"] = variables.get("coldiron_bmc_credentials") or "default"
+        found.append(
+            {"address": variables["coldiron_bmc_address"] if protocol == "ipmi" else host, "labels": labels}
+        )
     return found
+
+
+def bmc_logins(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    """Return ``user`` and ``password`` by the names of credentials that the BMCs of ``hosts`` have.
+
+    A host is asked for its variables once for each name, as those are dear. What nobody has written is left out.
+    """
+    found: dict[str, dict[str, str]] = {}
+    seen = set()
+    for host in hosts:
+        name = (known[host] if host in known else hostvars[host]).get("coldiron_bmc_credentials")
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        pair = hostvars[host].get(name)
+        if isinstance(pair, Mapping):
+            found[name] = {key: str(pair.get(key) or "") for key in ("user", "password")}
+    return found
+
+
+def ipmi_modules(
+    logins: Mapping[str, Mapping[str, str]], collectors: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return ``logins`` as the IPMI exporter's modules."""
+    return {
+        name: {
+            "user": pair["user"],
+            "pass": pair["password"],
+            "driver": "LAN_2_0",
+            # Reading needs no more, and a session with less can do less harm.
+            "privilege": "user",
+            "timeout": 20000,
+            "collectors": list(collectors),
+            # Many BMCs say in the handshake what they do not mean; FreeIPMI's own list of them is long.
+            "workaround_flags": ["opensesspriv"],
+        }
+        for name, pair in logins.items()
+    }
+
+
+def redfish_targets(
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    known: Mapping[str, Any],
+    learnt: Mapping[str, Any],
+    port: int = 0,
+) -> dict[str, dict[str, Any]]:
+    """Return the BMCs of ``hosts`` as the Redfish exporter's targets; ``learnt`` are certificates known by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for host in hosts:
+        variables = known[host] if host in known else hostvars[host]
+        if variables.get("coldiron_bmc_address"):
+            found[host] = {
+                "address": variables["coldiron_bmc_address"],
+                "credentials": variables.get("coldiron_bmc_credentials") or "",
+                **({"port": int(port)} if port else {}),
+                **({"fingerprint": learnt[host]["fingerprint"]} if host in learnt else {}),
+            }
+    return found
+
+
+def bmc_authority(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the path on the controller of the authority that the BMCs of ``hosts`` have; the first one's counts."""
+    for host in hosts[:1]:
+        for name in ("bmc_ca", "coldiron_bmc_ca"):
+            if name in hostvars[host] and hostvars[host][name]:
+                return str(hostvars[host][name])
+    return ""
 
 
 def probe_targets(
@@ -404,7 +482,11 @@ class FilterModule:
             "target_files": target_files,
             "template_files": template_files,
             "password_bcrypt": password_bcrypt,
+            "bmc_authority": bmc_authority,
+            "bmc_logins": bmc_logins,
             "bmc_targets": bmc_targets,
+            "ipmi_modules": ipmi_modules,
+            "redfish_targets": redfish_targets,
             "probe_targets": probe_targets,
             "scrape_jobs": scrape_jobs,
             "rules_of": rules_of,

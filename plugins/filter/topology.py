@@ -34,6 +34,7 @@ GROUPS = {
     "slurm_workers": "slurm_worker",
     "slurm_logins": "slurm_login",
     "machines": "bare_metal",
+    "ipmi_machines": "bmc_ipmi",
     "netboot_servers": "netboot_server",
     "netboot_caches": "netboot_cache",
     "networked": "network_managed",
@@ -83,6 +84,7 @@ ROLES = (
     ("blackbox_hosts", ("blackbox_exporter",)),
     ("slurm_exporters", ("slurm_exporter",)),
     ("ipmi_hosts", ("ipmi_exporter",)),
+    ("redfish_hosts", ("redfish_exporter",)),
     ("log_servers", ("elasticsearch",)),
     ("log_exporters", ("elasticsearch_exporter",)),
     ("log_shippers", ("log_shipper",)),
@@ -112,7 +114,10 @@ def shape(
     # Whoever can be installed by its BMC has its network from here too.
     found["networked"] = list(dict.fromkeys([*found["machines"], *found["networked"]]))
     # BMCs are asked where Prometheus is, if there are any.
-    found["ipmi_hosts"] = found["prometheus_hosts"] if found["machines"] else []
+    with_ipmi = set(found["ipmi_machines"])
+    found["redfish_machines"] = [host for host in found["machines"] if host not in with_ipmi]
+    for protocol in ("ipmi", "redfish"):
+        found[f"{protocol}_hosts"] = found["prometheus_hosts"] if found[f"{protocol}_machines"] else []
     # Log servers tell of themselves where somebody asks, and where nobody else can.
     found["log_exporters"] = [
         host

@@ -14,7 +14,7 @@ from tests.rules.alerts import CASES, KNOWN, ROOT, RUNBOOKS, Alert, alerts, case
 
 ALERTS = alerts()
 # Programs of this collection that serve metrics of its own making.
-PROGRAMS = ("node_metrics.py", "slurm_exporter.py")
+PROGRAMS = ("node_metrics.py", "redfish_exporter.py", "slurm_exporter.py")
 SECTIONS = ["What it means", "Look", "Do", "Can it wait?"]
 # It fires whatever is the case.
 ALWAYS = {"Watchdog"}
@@ -29,7 +29,7 @@ def known() -> frozenset[str]:
     for name in PROGRAMS:
         path = ROOT / "plugins" / "module_utils" / name
         if path.is_file():
-            found.update(re.findall(r'"((?:coldiron|slurm)_\w+)"', path.read_text(encoding="utf-8")))
+            found.update(re.findall(r'"((?:coldiron|redfish|slurm)_\w+)"', path.read_text(encoding="utf-8")))
     role = ROOT / "roles" / "gpu_exporter"
     counters = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
     found.update(one["field"] for one in counters["gpu_exporter_counters"])

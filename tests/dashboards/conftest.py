@@ -31,7 +31,7 @@ TARGETS = [
     ("gpu", "gpu01", "gpu", "r1", ["../../rules/nvitop-mig.prom", "../../rules/nvitop.prom"]),
     ("gpu", "gpu03", "gpu", "r2", ["../../rules/dcgm.prom", "faults-gpu.prom"]),
     ("bmc", "gpu01", "gpu", "r1", ["bmc.prom"]),
-    ("bmc", "gpu03", "gpu", "r2", ["bmc.prom"]),
+    ("bmc", "gpu03", "gpu", "r2", ["bmc-redfish.prom"]),
     ("slurm", "head01", "head", "r1", ["slurm.prom"]),
 ]
 TYPE = re.compile(r"# TYPE (\w+) (\w+)")

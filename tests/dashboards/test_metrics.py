@@ -141,6 +141,18 @@ def value(server: Prometheus, expr: str) -> dict[tuple[str, ...], float]:
     return {tuple(sorted(sample.labels.values())): sample.value for sample in server.query(expr)}
 
 
+def test_a_bmc_counts_the_same_by_ipmi_and_by_redfish(prometheus: Prometheus) -> None:
+    def asked(title: str, at: int = 0) -> dict[tuple[str, ...], float]:
+        expr: str = panel_of(FOUND["power"], title)["targets"][at]["expr"]
+        return value(prometheus, expr.replace("$rack", ".*").replace("$node", ".*"))
+
+    assert asked("Hottest air") == {(): 26}
+    assert asked("BMCs away") == {(): 0}
+    assert asked("Power and heat") == {("gpu01", "r1"): 5430, ("gpu03", "r2"): 6100}
+    assert asked("Power and heat", 1) == {("gpu01", "r1"): 24, ("gpu03", "r2"): 26}
+    assert asked("Power and heat", 2) == {("gpu01", "r1"): 1200, ("gpu03", "r2"): 900}
+
+
 def test_gpus_are_their_jobs_and_those_that_are_held_and_idle_are_counted(prometheus: Prometheus) -> None:
     def asked(title: str, ref: str = "A") -> str:
         targets = panel_of(FOUND["gpu"], title)["targets"]

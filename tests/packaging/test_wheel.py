@@ -100,7 +100,7 @@ ELSEWHERE = {
     *("mpi", "slurm_pam"),
     *("elasticsearch", "elasticsearch_exporter", "log_shipper"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter", "grafana"),
-    *("ipmi_exporter",),
+    *("ipmi_exporter", "redfish_exporter"),
 }
 
 

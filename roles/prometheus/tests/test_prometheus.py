@@ -96,7 +96,7 @@ def test_it_knows_every_declared_target(opts, ask, eventually):
         assert status == 200
         return {
             (
-                one["labels"]["job"],
+                one["scrapePool"],
                 one["labels"].get("target") or one["discoveredLabels"]["__address__"],
                 one["discoveredLabels"].get("instance"),
             )

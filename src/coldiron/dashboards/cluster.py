@@ -76,7 +76,7 @@ def dashboard() -> Dashboard:
             number(
                 "Power",
                 "What the nodes draw, as their BMCs say.",
-                'sum(max by (instance) (ipmi_dcmi_power_consumption_watts{instance=~"$node"}))',
+                'sum(max by (instance) (coldiron:bmc_power_watts{instance=~"$node"}))',
                 "watt",
                 decimals=1,
                 span=3,
@@ -152,7 +152,7 @@ def dashboard() -> Dashboard:
                 "What the nodes of each rack draw, as their BMCs say.",
                 "watt",
                 Ask(
-                    'sum by (rack) (max by (rack, instance) (ipmi_dcmi_power_consumption_watts{instance=~"$node"}))',
+                    'sum by (rack) (max by (rack, instance) (coldiron:bmc_power_watts{instance=~"$node"}))',
                     "{{rack}}",
                 ),
                 stacked=True,

@@ -203,7 +203,7 @@ def dashboard() -> Dashboard:
                 "celsius",
                 Ask(f"node_hwmon_temp_celsius{{{HERE}}}", "{{chip}} {{sensor}}"),
                 Ask('coldiron:gpu_temperature_celsius{host="$node", mig=""}', "GPU {{gpu}}"),
-                Ask(f"ipmi_temperature_celsius{{{HERE}}}", "BMC {{name}}"),
+                Ask(f"coldiron:bmc_temperature_celsius{{{HERE}}}", "BMC {{name}}"),
                 least=None,
                 span=8,
             ),

@@ -34,7 +34,7 @@ ONE_IS_WELL: Steps = ((None, BAD), (1, WELL))
 # What not every site has, and what stands in a panel that asks for it where it is not there. A panel's own words win.
 NOT_EVERYWHERE = (
     ("coldiron:gpu_", "No GPU is told of."),
-    ("ipmi_", "No BMC says."),
+    ("coldiron:bmc_", "No BMC says."),
     ("slurm_node_gpus", "No node has GPUs."),
     ("slurm_job_pending_seconds", "No job waits."),
     ("node_hwmon_", "No sensor says."),

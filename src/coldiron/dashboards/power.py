@@ -24,7 +24,9 @@ from coldiron.dashboards.parts import (
 
 BMC = 'job="bmc", rack=~"$rack", instance=~"$node"'
 GPUS = 'mig="", host=~"$node"'
-DRAWN = f"max by (rack, instance) (ipmi_dcmi_power_consumption_watts{{{BMC}}})"
+DRAWN = f"max by (rack, instance) (coldiron:bmc_power_watts{{{BMC}}})"
+# By whatever name the makers have for it.
+AIR = f'coldiron:bmc_temperature_celsius{{{BMC}, name=~"(?i).*(inlet|intake|ambient).*"}}'
 # GPUs know their node; racks are known of the targets.
 RACKS = (
     'label_replace(max by (rack, instance) (up{job="node", rack=~"$rack"}) * 0 + 1, '
@@ -54,7 +56,7 @@ def dashboard() -> Dashboard:
             number(
                 "Hottest air",
                 "The warmest air that a node takes in.",
-                f'max(ipmi_temperature_celsius{{{BMC}, name=~"(?i).*(inlet|ambient).*"}})',
+                f"max({AIR})",
                 "celsius",
                 steps=((None, WELL), (32, WARN), (38, BAD)),
                 decimals=0,
@@ -70,14 +72,13 @@ def dashboard() -> Dashboard:
             number(
                 "Sensors that warn",
                 "Temperatures, fans and power supplies that the BMC holds for outside their bounds.",
-                f'count({{__name__=~"ipmi_(temperature|fan_speed|power|voltage|current|sensor)_state", {BMC}}} > 0)'
-                " or vector(0)",
+                f"count(coldiron:bmc_sensor_state{{{BMC}}} > 0) or vector(0)",
                 steps=NONE_IS_WELL,
             ),
             number(
                 "BMCs away",
                 "BMCs that do not answer.",
-                f"count(max by (instance) (ipmi_up{{{BMC}}}) == 0) or vector(0)",
+                f"count(coldiron:bmc_up{{{BMC}}} == 0) or vector(0)",
                 steps=NONE_IS_BEST,
             ),
         ],
@@ -115,10 +116,7 @@ def dashboard() -> Dashboard:
                 "Air taken in",
                 "The warmest air that a node of each rack takes in.",
                 "celsius",
-                Ask(
-                    f'max by (rack) (ipmi_temperature_celsius{{{BMC}, name=~"(?i).*(inlet|ambient).*"}})',
-                    "{{rack}}",
-                ),
+                Ask(f"max by (rack) ({AIR})", "{{rack}}"),
                 steps=((None, "transparent"), (38, BAD)),
                 least=None,
                 empty=WITHOUT,
@@ -139,11 +137,8 @@ def dashboard() -> Dashboard:
                     "Value #C": Column("Slowest fan", unit="rotrpm"),
                 },
                 Ask(DRAWN),
-                Ask(
-                    "max by (rack, instance) ("
-                    f'ipmi_temperature_celsius{{{BMC}, name=~"(?i).*(inlet|ambient).*"}})'
-                ),
-                Ask(f"min by (rack, instance) (ipmi_fan_speed_rpm{{{BMC}}})"),
+                Ask(f"max by (rack, instance) ({AIR})"),
+                Ask(f"min by (rack, instance) (coldiron:bmc_fan_rpm{{{BMC}}})"),
                 sort="Power",
                 span=12,
                 height=10,
@@ -158,10 +153,7 @@ def dashboard() -> Dashboard:
                     "name": Column("Sensor"),
                     "Value": Column("State", steps=((None, WELL), (1, WARN), (2, BAD))),
                 },
-                Ask(
-                    "max by (rack, instance, name) ("
-                    f'{{__name__=~"ipmi_(temperature|fan_speed|power|voltage|current|sensor)_state", {BMC}}}) > 0'
-                ),
+                Ask(f"max by (rack, instance, name) (coldiron:bmc_sensor_state{{{BMC}}}) > 0"),
                 span=12,
                 height=10,
                 empty="Every sensor is within its bounds.",

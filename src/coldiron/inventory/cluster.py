@@ -13,7 +13,7 @@ from coldiron.catalog.load import Catalog
 from coldiron.catalog.model import Switch
 from coldiron.errors import ColdironError
 from coldiron.inventory.findings import did_you_mean, shown, shown_path
-from coldiron.inventory.functions import BARE_METAL, all_groups, kind_group
+from coldiron.inventory.functions import BARE_METAL, BMC_IPMI, all_groups, kind_group
 from coldiron.inventory.hardware import Build, gres_type
 from coldiron.inventory.model import (
     Boot,
@@ -230,6 +230,8 @@ class Cluster:
             groups[kind_group(node.kind)].append(node.name)
             if node.bare_metal:
                 groups[BARE_METAL].append(node.name)
+                if node.bmc_protocol == "ipmi":
+                    groups[BMC_IPMI].append(node.name)
             for function in node.functions:
                 groups[function].append(node.name)
         return groups

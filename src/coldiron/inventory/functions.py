@@ -114,9 +114,11 @@ WATCHERS: tuple[FunctionName, ...] = ("prometheus", "alertmanager", "blackbox_ex
 
 # Groups that are neither a kind nor a function.
 BARE_METAL = "bare_metal"
+# Those of them whose BMC speaks IPMI alone.
+BMC_IPMI = "bmc_ipmi"
 # Nodes without a BMC whose cards are coldiron's to configure too; a site's own inventory file names them.
 NETWORK_MANAGED = "network_managed"
-OTHER_GROUPS = ("cluster", "virtual_rack", BARE_METAL, NETWORK_MANAGED)
+OTHER_GROUPS = ("cluster", "virtual_rack", BARE_METAL, BMC_IPMI, NETWORK_MANAGED)
 
 
 def kind_group(kind: str) -> str:

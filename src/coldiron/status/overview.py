@@ -27,7 +27,7 @@ QUESTIONS: Final = {
     "memory": "1 - max by (instance) (node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)",
     "disk": f"1 - min by (instance) (node_filesystem_avail_bytes{{{_FILE_SYSTEMS}}} / node_filesystem_size_bytes)",
     "booted": "max by (instance) (node_boot_time_seconds)",
-    "watts": "max by (instance) (ipmi_dcmi_power_consumption_watts) or sum by (instance) (ipmi_power_watts)",
+    "watts": "max by (instance) (coldiron:bmc_power_watts)",
     "slurm": "slurm_node_state == 1",
     "reason": "slurm_node_reason_timestamp_seconds",
     "utilization": "coldiron:gpu_utilization_percent",

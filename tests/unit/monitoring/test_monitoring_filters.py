@@ -153,19 +153,59 @@ def test_jobs_of_nobody_are_left_out() -> None:
     ]
 
 
-def test_only_bmcs_that_speak_ipmi_are_asked() -> None:
-    known = {
-        "a": {
-            "coldiron_bmc_address": "10.9.0.1",
-            "coldiron_bmc_protocol": "ipmi",
-            "coldiron_bmc_credentials": "bmc",
-        },
-        "b": {"coldiron_bmc_address": "10.9.0.2", "coldiron_bmc_protocol": "redfish"},
-        "c": {},
-    }
-    assert monitoring.bmc_targets(["a", "b", "c"], {}, known) == [
-        {"address": "10.9.0.1", "labels": {"instance": "a", "module": "bmc"}}
+BMCS = {
+    "a": {"coldiron_bmc_address": "10.9.0.1", "coldiron_bmc_credentials": "bmc", "coldiron_rack_name": "r1"},
+    "b": {"coldiron_bmc_address": "10.9.0.2"},
+    "c": {},
+}
+
+
+def test_bmcs_are_targets_of_one_job_by_address_or_by_name() -> None:
+    assert monitoring.bmc_targets(["a", "b", "c"], {}, BMCS, "ipmi") == [
+        {"address": "10.9.0.1", "labels": {"instance": "a", "rack": "r1", "job": "bmc", "module": "bmc"}},
+        {"address": "10.9.0.2", "labels": {"instance": "b", "job": "bmc", "module": "default"}},
     ]
+    assert monitoring.bmc_targets(["a", "c"], {}, BMCS, "redfish") == [
+        {"address": "a", "labels": {"instance": "a", "rack": "r1", "job": "bmc"}}
+    ]
+
+
+def test_who_logs_in_to_bmcs_is_read_once_a_name() -> None:
+    asked = []
+
+    class Vars(dict):  # type: ignore[type-arg]
+        def __getitem__(self, host: str) -> object:
+            asked.append(host)
+            return super().__getitem__(host)
+
+    pair = {"user": "reader", "password": "canary"}
+    hostvars = Vars({"a": {"bmc": pair}, "d": {"bmc": {"user": "other"}}, "e": {}})
+    known = {
+        **BMCS,
+        "d": {"coldiron_bmc_credentials": "bmc"},
+        "e": {"coldiron_bmc_credentials": "nobody_wrote"},
+    }
+    assert monitoring.bmc_logins(["a", "b", "c", "d", "e"], hostvars, known) == {"bmc": pair}
+    assert asked == ["a", "e"]
+    module = monitoring.ipmi_modules({"bmc": pair}, ["ipmi", "sel"])["bmc"]
+    assert (module["user"], module["pass"], module["collectors"]) == ("reader", "canary", ["ipmi", "sel"])
+    assert module["privilege"] == "user"
+
+
+def test_the_redfish_exporter_is_told_addresses_and_learnt_certificates() -> None:
+    learnt = {"b": {"address": "10.9.0.2", "fingerprint": "SHA256:AB"}, "gone": {"fingerprint": "SHA256:CD"}}
+    assert monitoring.redfish_targets(["a", "b", "c"], {}, BMCS, learnt) == {
+        "a": {"address": "10.9.0.1", "credentials": "bmc"},
+        "b": {"address": "10.9.0.2", "credentials": "", "fingerprint": "SHA256:AB"},
+    }
+    assert monitoring.redfish_targets(["a"], {}, BMCS, {}, 8443)["a"]["port"] == 8443
+
+
+def test_the_authority_is_the_first_bmcs() -> None:
+    hostvars = {"a": {"bmc_ca": "", "coldiron_bmc_ca": "/x/ca.crt"}, "b": {"bmc_ca": "/y.crt"}, "c": {}}
+    assert monitoring.bmc_authority(["a", "b"], hostvars) == "/x/ca.crt"
+    assert monitoring.bmc_authority(["b"], hostvars) == "/y.crt"
+    assert monitoring.bmc_authority(["c"], hostvars) == monitoring.bmc_authority([], hostvars) == ""
 
 
 RECEIVERS = {

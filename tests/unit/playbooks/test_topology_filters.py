@@ -194,12 +194,19 @@ def test_bmcs_are_asked_where_prometheus_is_and_rules_follow_the_roles_that_are_
     groups = {"cluster": ["h", "m"], "prometheus": ["h"], "node_exporter": ["h", "m"]}
     plain = topology.shape(groups, ["m"])
     assert plain["monitored"] == ["h"]
-    assert plain["ipmi_hosts"] == []
+    assert plain["ipmi_hosts"] == plain["redfish_hosts"] == []
+    found = topology.shape({**groups, "bare_metal": ["m", "n"], "bmc_ipmi": ["n"]})
+    assert (found["redfish_machines"], found["ipmi_machines"]) == (["m"], ["n"])
+    for role in ("ipmi_exporter", "redfish_exporter"):
+        assert role in topology.roles_of(found, "h")
+        assert role not in topology.roles_of(found, "m")
     found = topology.shape({**groups, "bare_metal": ["m"]})
-    assert "ipmi_exporter" in topology.roles_of(found, "h")
-    assert "ipmi_exporter" not in topology.roles_of(found, "m")
+    assert "redfish_exporter" in topology.roles_of(found, "h")
+    assert "ipmi_exporter" not in topology.roles_of(found, "h")
     assert {"base", "node_exporter", "prometheus"} <= set(topology.roles_present(plain))
-    assert not {"slurm_exporter", "ipmi_exporter", "gpu_exporter"} & set(topology.roles_present(plain))
+    assert not {"slurm_exporter", "ipmi_exporter", "redfish_exporter", "gpu_exporter"} & set(
+        topology.roles_present(plain)
+    )
 
 
 def test_log_servers_tell_of_themselves_where_somebody_asks_and_nobody_else_can() -> None:
