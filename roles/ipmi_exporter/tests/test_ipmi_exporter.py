@@ -73,7 +73,7 @@ def test_it_knows_the_declared_users(opts, ask):
 @pytest.fixture
 def bmcs(opts):
     """The BMCs that Prometheus asks it for, three at the most: address, who logs in, name of the node."""
-    jobs = opts["topology_bmcs"] if "topology_bmcs" in opts else []
+    jobs = opts.get("topology_bmcs", [])
     targets = [one for job in jobs if job["name"] == "bmc_ipmi" for one in job["targets"]]
     return [(one["address"], one["labels"]["module"], one["labels"]["instance"]) for one in targets[:3]]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 from coldiron.errors import ColdironError, ExitCode
@@ -66,12 +67,13 @@ def bridge_commands(bridge: str, alias: str, address: IPv4Interface, mtu: int) -
 
 @dataclass(frozen=True)
 class Cable:
-    """A node's way into the bridge: its namespace, the host's end, and its own end's addresses."""
+    """A node's way into the bridge: its namespace, both ends, its addresses, and what else is on the bridge."""
 
     netns: str
     veth: str
     mac: str
     address: IPv4Interface
+    beyond: tuple[str, ...] = ()
 
 
 def cable_commands(bridge: str, cable: Cable, mtu: int) -> str:
@@ -83,12 +85,17 @@ def cable_commands(bridge: str, cable: Cable, mtu: int) -> str:
     )
 
 
-def node_commands(address: IPv4Interface) -> str:
-    """``ip -batch`` input for the node's side. No default route: what is not in the rack fails at once."""
+def node_commands(address: IPv4Interface, beyond: Sequence[str] = ()) -> str:
+    """``ip -batch`` input for the node's side. No default route: what is not in the rack fails at once.
+
+    ``beyond`` are addresses on the bridge that are in another subnet, such as the BMCs'.
+    """
+    others = [one for one in beyond if IPv4Address(one) not in address.network]
     return (
         "link set dev lo up\n"
         f"addr add {address} brd + dev {NODE_INTERFACE}\n"
         f"link set dev {NODE_INTERFACE} up\n"
+        + "".join(f"route add {one}/32 dev {NODE_INTERFACE}\n" for one in others)
     )  # fmt: skip
 
 
@@ -125,7 +132,9 @@ class Network:
         commands = cable_commands(bridge, cable, mtu)
         self.host.run(["ip", "-batch", "-"], stdin=commands, what=f"cable {cable.veth}")
         inside = ["ip", "-n", cable.netns, "-batch", "-"]
-        self.host.run(inside, stdin=node_commands(cable.address), what=f"address {cable.address}")
+        self.host.run(
+            inside, stdin=node_commands(cable.address, cable.beyond), what=f"address {cable.address}"
+        )
 
     def remove_link(self, name: str) -> None:
         """Remove an interface if it is there."""

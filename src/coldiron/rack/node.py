@@ -210,6 +210,10 @@ class NodeKeeper:
             veth=self.layout.veth(node.name),
             mac=self.layout.mac(node.name),
             address=IPv4Interface(f"{node.address}/{prefix}"),
+            # Heads switch and read machines by their BMCs, which are out of everybody else's reach.
+            beyond=tuple(machine.bmc_address for machine in self.rack.machines.values())
+            if node.kind == "head"
+            else (),
         )
         self.network.connect(self.rack.bridge, cable, self.rack.mtu)
         elastic(self.layout).mkdir(exist_ok=True)

@@ -293,6 +293,8 @@ def test_what_ip_is_told() -> None:
     inside = network.node_commands(cable.address)
     assert "addr add 10.9.0.41/24" in inside
     assert "default" not in inside
+    inside = network.node_commands(cable.address, ("10.8.0.41", "10.9.0.141"))
+    assert inside.splitlines()[-1] == "route add 10.8.0.41/32 dev eth0"
 
 
 # --- the archive ---
