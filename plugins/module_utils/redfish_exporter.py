@@ -575,11 +575,18 @@ class Collector:
     def text(self, name: str, patience: float | None = None) -> str:
         """What the BMC of ``name`` says. Raises KeyError for one that nobody declared."""
         target, kept = self.targets[name], self._kept[name]
-        with kept.lock:
+        patience = min(self.patience, patience or self.patience)
+        end = time.monotonic() + patience
+        # Somebody with more patience may be waiting for this BMC already.
+        if not kept.lock.acquire(timeout=patience):
+            return render([Sample("redfish_up", 0), Sample("redfish_failures", 1, {"reason": "timeout"})])
+        try:
             if self.clock() - kept.at >= self.seconds:
-                kept.text = self._read(target, kept, min(self.patience, patience or self.patience))
+                kept.text = self._read(target, kept, max(0.1, end - time.monotonic()))
                 kept.at = self.clock()
             return kept.text
+        finally:
+            kept.lock.release()
 
     def _read(self, target: Target, kept: Kept, patience: float) -> str:
         with self._counting:

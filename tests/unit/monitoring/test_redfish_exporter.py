@@ -68,6 +68,8 @@ class Server(ThreadingHTTPServer):
         self.asked: list[str] = []
         self.shown: list[str | None] = []
         self.open: list[socket.socket] = []
+        # Those that hang go on hanging until this.
+        self.released = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
@@ -113,7 +115,7 @@ class Site:
 
     def collector(self, *targets: dict[str, Any], **more: Any) -> exporter.Collector:
         config = {
-            "timeout_seconds": 3,
+            "timeout_seconds": 30,
             "seconds": 0,
             "log_seconds": 600,
             "ca": str(self.ca),
@@ -266,7 +268,7 @@ def test_a_closed_port_is_told(site: Site) -> None:
 
 
 def _sleeps(one: Handler) -> bool:
-    time.sleep(8)
+    one.server.released.wait(30)
     return True
 
 
@@ -276,7 +278,7 @@ def _drips(one: Handler) -> bool:
     one.send_header("Content-Length", "1000")
     one.end_headers()
     with contextlib.suppress(OSError):
-        for _ in range(40):
+        for _ in range(150):
             one.wfile.write(b" ")
             one.wfile.flush()
             time.sleep(0.2)
@@ -288,7 +290,7 @@ def test_a_bmc_that_hangs_is_let_go_in_time(site: Site, twist: Answer) -> None:
     begin = time.monotonic()
     collector = site.collector({"port": site.bmc(OLD, twist).server_port}, config={"timeout_seconds": 1})
     assert away(asking.samples(collector.text("n0"))) == "timeout"
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < 15
 
 
 def test_a_handshake_that_hangs_is_let_go_in_time(site: Site) -> None:
@@ -297,13 +299,13 @@ def test_a_handshake_that_hangs_is_let_go_in_time(site: Site) -> None:
         begin = time.monotonic()
         collector = site.collector({"port": port}, config={"timeout_seconds": 1})
         assert away(asking.samples(collector.text("n0"))) == "timeout"
-        assert time.monotonic() - begin < 4
+        assert time.monotonic() - begin < 15
 
 
 def test_what_was_read_before_it_hung_is_told(site: Site) -> None:
     server = site.bmc(OLD, lambda one: one.path.endswith("/Managers") and _sleeps(one))
     found = asking.samples(
-        site.collector({"port": server.server_port}, config={"timeout_seconds": 1}).text("n0")
+        site.collector({"port": server.server_port}, config={"timeout_seconds": 6}).text("n0")
     )
     assert found["redfish_up"] == [({}, 1.0)]
     assert found["redfish_failures"] == [({"reason": "timeout"}, 1.0)]
@@ -385,6 +387,19 @@ def test_two_who_ask_at_once_are_one_reading_and_logs_are_read_seldom(site: Site
     assert [path for path in server.asked[before:] if "Entries" in path]
 
 
+def test_who_has_less_patience_does_not_wait_for_who_has_more(site: Site) -> None:
+    server = site.bmc(OLD, _sleeps)
+    collector = site.collector({"port": server.server_port}, config={"timeout_seconds": 25})
+    first = threading.Thread(target=collector.text, args=("n0",), daemon=True)
+    first.start()
+    time.sleep(0.3)
+    begin = time.monotonic()
+    assert away(asking.samples(collector.text("n0", 1))) == "timeout"
+    assert time.monotonic() - begin < 12
+    server.released.set()
+    first.join(timeout=30)
+
+
 def test_a_log_without_end_is_read_to_a_bound(site: Site) -> None:
     entries = f"{V1}/Systems/1/LogServices/SEL/Entries"
     page = {"Members": [{"Severity": "OK"}], "Members@odata.nextLink": entries}
@@ -394,7 +409,8 @@ def test_a_log_without_end_is_read_to_a_bound(site: Site) -> None:
     assert server.asked.count(entries) == exporter.MOST_PAGES
 
 
-def test_a_tree_without_end_is_read_to_a_bound(site: Site) -> None:
+def test_a_tree_without_end_is_read_to_a_bound(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "MOST_QUESTIONS", 40)
     many = [f"{V1}/Chassis/{number}" for number in range(exporter.MOST_QUESTIONS + 50)]
     tree = {**COMMON, f"{V1}/Chassis": {"Members": [{"@odata.id": path} for path in many]}}
     tree.update({path: {"Id": path[-4:], "Status": {"Health": "OK"}} for path in many})
@@ -453,7 +469,7 @@ def ask(
     site: Site, where: tuple[str, int], path: str, password: str = "scrape", **headers: str
 ) -> tuple[int, str]:
     connection = http.client.HTTPSConnection(
-        *where, context=ssl.create_default_context(cafile=str(site.ca)), timeout=15
+        *where, context=ssl.create_default_context(cafile=str(site.ca)), timeout=60
     )
     word = base64.b64encode(f"prometheus:{password}".encode()).decode()
     try:
@@ -488,7 +504,7 @@ def test_one_that_hangs_holds_nobody_up(site: Site, front: Any) -> None:
     """Ten that hang, and one that does not: that one is told at once."""
     hanging = site.bmc(OLD, _sleeps)
     targets = [{"port": hanging.server_port}] * 10 + [{"port": site.bmc(OLD).server_port}]
-    where = front(site.collector(*targets, config={"timeout_seconds": 5}))
+    where = front(site.collector(*targets, config={"timeout_seconds": 25}))
     waiting = [
         threading.Thread(target=ask, args=(site, where, f"/redfish?target=n{place}"), daemon=True)
         for place in range(10)
@@ -499,20 +515,21 @@ def test_one_that_hangs_holds_nobody_up(site: Site, front: Any) -> None:
     begin = time.monotonic()
     status, text = ask(site, where, "/redfish?target=n10")
     assert (status, "\nredfish_up 1\n" in text) == (200, True)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 15
     assert all(one.is_alive() for one in waiting)
+    hanging.released.set()
     for one in waiting:
-        one.join(timeout=20)
+        one.join(timeout=30)
 
 
 def test_it_answers_before_prometheus_gives_up(site: Site, front: Any) -> None:
     where = front(
-        site.collector({"port": site.bmc(OLD, _sleeps).server_port}, config={"timeout_seconds": 60})
+        site.collector({"port": site.bmc(OLD, _sleeps).server_port}, config={"timeout_seconds": 90})
     )
     begin = time.monotonic()
     status, text = ask(site, where, "/redfish?target=n0", **{"X-Prometheus-Scrape-Timeout-Seconds": "2"})
     assert (status, 'reason="timeout"' in text) == (200, True)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
 
 
 def test_the_words_of_a_bmc_cannot_break_the_answer(site: Site) -> None:
