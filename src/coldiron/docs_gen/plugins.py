@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,15 +43,35 @@ class Plugin:
         return f"plugins/{self.name}_{self.kind}.md"
 
 
-def _read(path: Path, kind: str) -> Plugin:
+class _Fragments:
+    """Ansible's own fragments by its loader, the collection's from the checkout that is told of, installed or not."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "plugins" / "doc_fragments"
+
+    def get(self, name: str, *_: Any, **__: Any) -> Any:
+        """The fragment of that full name, as the function that Ansible calls; None where there is none."""
+        from ansible.plugins.loader import fragment_loader
+
+        own = name.removeprefix(f"{COLLECTION}.")
+        if own == name:
+            return fragment_loader.get(name)
+        path = self.folder / f"{own}.py"
+        if not path.is_file():
+            return None
+        fragment = runpy.run_path(str(path))["ModuleDocFragment"]()
+        fragment.ansible_name = name
+        return fragment
+
+
+def _read(path: Path, kind: str, fragments: _Fragments) -> Plugin:
     """Read one plugin's documentation as ansible-doc does, fragments included."""
     from ansible.errors import AnsibleError
-    from ansible.plugins.loader import fragment_loader
     from ansible.utils.plugin_docs import get_docstring
 
     try:
         doc, examples, returned, _ = get_docstring(
-            str(path.resolve()), fragment_loader, collection_name=COLLECTION, plugin_type=kind
+            str(path.resolve()), fragments, collection_name=COLLECTION, plugin_type=kind
         )
     except AnsibleError as error:
         raise ColdironError(f"{path}: {error.message}") from None
@@ -64,11 +85,12 @@ def _read(path: Path, kind: str) -> Plugin:
 def find(root: Path) -> list[Plugin]:
     """Return every documented plugin of the collection, by kind and name."""
     found = []
+    fragments = _Fragments(root)
     for folder, kind in KINDS.items():
         for path in sorted((root / "plugins" / folder).glob("*.py")):
             # A file beside it may hold the text, so that it does not travel to the nodes.
             beside = path.with_suffix(".yml")
-            found.append(_read(beside if beside.is_file() else path, kind))
+            found.append(_read(beside if beside.is_file() else path, kind, fragments))
     return found
 
 

@@ -72,3 +72,20 @@ def test_a_plugin_without_attributes_or_results_has_no_such_part() -> None:
     assert "## Attributes" not in text
     assert "## What it returns" not in text
     assert "## Examples" not in text
+
+
+def test_options_that_modules_share_are_on_the_page_of_each() -> None:
+    found = {plugin.name: plugin for plugin in plugins.find(ROOT)}
+    for name in ("elasticsearch_node", "elasticsearch_content"):
+        assert {"address", "port", "ca", "user", "password"} <= set(found[name].doc["options"])
+
+
+def test_a_fragment_that_is_not_there_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "modules"
+    folder.mkdir(parents=True)
+    text = (
+        "module: lamp\nshort_description: A lamp\nextends_documentation_fragment: [coldiron.cluster.gone]\n"
+    )
+    (folder / "lamp.py").write_text(f'DOCUMENTATION = """\n{text}"""\n')
+    with pytest.raises(ColdironError, match=r"coldiron\.cluster\.gone"):
+        plugins.find(tmp_path)
