@@ -53,6 +53,7 @@ GROUPS = {
     "slurm_exporters": "slurm_exporter",
     "log_servers": "elasticsearch",
     "log_shippers": "log_shipper",
+    "log_viewers": "kibana",
     "dashboard_hosts": "grafana",
 }
 # Roles by who runs them, in the order of the stages; the second line is everybody's.
@@ -88,6 +89,7 @@ ROLES = (
     ("log_servers", ("elasticsearch",)),
     ("log_exporters", ("elasticsearch_exporter",)),
     ("log_shippers", ("log_shipper",)),
+    ("log_viewers", ("kibana",)),
     ("dashboard_hosts", ("grafana",)),
 )
 

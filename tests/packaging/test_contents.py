@@ -36,6 +36,7 @@ PLACES = re.compile(
     | roles/[a-z_]+/README\.md
     | roles/[a-z_]+/files/[a-z-]+(\.rules\.yml|-requirements\.txt)
     | roles/grafana/files/dashboards/[a-z]+\.json
+    | roles/kibana/files/logs\.ndjson
     | roles/[a-z_]+/(defaults|handlers|meta|tasks|vars)/\w+\.yml
     | roles/[a-z_]+/templates/(\S+/)?[^/\s]+\.j2
     | roles/[a-z_]+/tests/(test_[a-z_]+\.py|sabotage\.yml)

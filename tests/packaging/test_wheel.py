@@ -98,7 +98,7 @@ ELSEWHERE = {
     *("subids", "podman", "apptainer", "docker", "nvidia_container_toolkit"),
     *("containerd", "enroot", "pyxis"),
     *("mpi", "slurm_pam"),
-    *("elasticsearch", "elasticsearch_exporter", "log_shipper"),
+    *("elasticsearch", "elasticsearch_exporter", "log_shipper", "kibana"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter", "grafana"),
     *("ipmi_exporter", "redfish_exporter"),
 }

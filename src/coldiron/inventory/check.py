@@ -237,6 +237,7 @@ def _nodes(
             features.monitoring,
             features.logging,
             features.dashboards,
+            features.log_viewer,
         )
     )
     members = Members(

@@ -36,6 +36,7 @@ FunctionName = Literal[
     "slurm_pam",
     "elasticsearch",
     "log_shipper",
+    "kibana",
     "node_exporter",
     "prometheus",
     "alertmanager",
@@ -88,6 +89,8 @@ FUNCTIONS: dict[str, Function] = {
         # Logs: every node ships its own, the servers keep them.
         Function("elasticsearch"),
         Function("log_shipper"),
+        # Only where it is asked for: it comes from its maker's repository.
+        Function("kibana", single=True),
         # Monitoring: every node tells of itself; the head asks, and says what is wrong.
         Function("node_exporter"),
         Function("prometheus"),
@@ -149,6 +152,7 @@ def assign(
     monitoring: str = "none",
     logging: str = "none",
     dashboards: str = "none",
+    log_viewer: str = "none",
 ) -> list[tuple[str, ...]]:
     """The functions of each of ``nodes``, in FUNCTIONS' order.
 
@@ -159,7 +163,7 @@ def assign(
     (``extras``: container engines, mpi) is there. ``worker_logins`` says who may log in to a worker.
     With ``logging`` every node ships its log, to the first head unless some node claims to be a server.
     With ``monitoring`` every node tells of itself, and the first head watches what no other node claims.
-    With ``dashboards`` the first head shows them.
+    With ``dashboards`` the first head shows them, with ``log_viewer`` it shows the logs.
     """
     claimed = {name for node in nodes for name in node.functions or ()}
     taken = {name for name in claimed if FUNCTIONS[name].single}
@@ -202,6 +206,8 @@ def assign(
         _log(nodes, result, claimed)
     if dashboards == "grafana":
         _once("grafana", nodes, result, claimed)
+    if log_viewer == "kibana":
+        _once("kibana", nodes, result, claimed)
     return [ordered(own) for own in result]
 
 

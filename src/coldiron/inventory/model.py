@@ -45,6 +45,7 @@ WorkerLogins = Literal["anybody", "with_job"]
 Monitoring = Literal["none", "prometheus"]
 Logging = Literal["none", "elasticsearch"]
 Dashboards = Literal["none", "grafana"]
+LogViewer = Literal["none", "kibana"]
 Workload = Literal["llm", "vision", "hpc", "inference", "interactive"]
 Cage = Literal["rj45", "sfp28", "qsfp28", "qsfp56", "qsfp112", "qsfp-dd", "osfp", "osfp-flat", "osfp-2x"]
 CardCooling = Literal["passive", "active", "blower", "open", "liquid"]
@@ -478,6 +479,11 @@ class Features(Block):
         default="none",
         description="grafana: the head, or who says so, shows what the nodes tell; see docs/dashboards.md.",
         examples=["grafana"],
+    )
+    log_viewer: LogViewer = Field(
+        default="none",
+        description="kibana: the head, or who says so, shows the logs; wants logging. See docs/logging.md.",
+        examples=["kibana"],
     )
 
 

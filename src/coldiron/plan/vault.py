@@ -75,17 +75,21 @@ def missing(cluster: Cluster, known: Container[str]) -> list[Finding]:
     monitored = cluster.features.monitoring != "none"
     logged = cluster.features.logging != "none"
     shown = cluster.features.dashboards != "none"
+    looked_at = cluster.features.log_viewer != "none"
     needs = {
         "slurm": cluster.features.scheduler == "slurm",
         "machines": machines,
         "monitoring": monitored,
         "logging": logged,
         "dashboards": shown,
+        "log_viewer": looked_at,
     }
     needed = [secret.key for secret in SECRETS if needs[secret.needed_for]]
     # Each node's certificate is the site's authority's.
     needed += [
-        key for key in (CA_KEY, CA_CERTIFICATE) if (monitored or logged or shown) and key not in needed
+        key
+        for key in (CA_KEY, CA_CERTIFICATE)
+        if (monitored or logged or shown or looked_at) and key not in needed
     ]
     names = [key for key in needed if key not in known]
     if not names:

@@ -1,9 +1,10 @@
-"""Elasticsearch itself as a Debian package, for nodes of a rack that are its servers.
+"""Elasticsearch itself as a Debian package, for nodes of a rack that are its servers, and a stand-in for Kibana.
 
 The maker's repository of packages cannot be had everywhere; the server can, by Maven's ordinary client: the build that
 the maker's own integration tests run. It is the real server with its security, and without some of its modules (ILM,
 ingest processors, the API of data streams). The package lays it out as the maker's own does, has its name and version,
-and says in its description what it is.
+and says in its description what it is. Kibana cannot be had at all: a fixture package of its name lies beside it, as
+the maker has both in one repository.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import zipfile
 from collections.abc import Callable
 from importlib.resources import files
@@ -21,6 +23,7 @@ from coldiron.rack.host import Host
 from coldiron.rack.layout import Layout, Machine
 from coldiron.rack.state import write_atomically
 from coldiron.testing.aptrepo import Deb, SigningKey, build
+from coldiron.testing.aptrepo.fixtures import named
 
 # Where the nodes have it.
 MOUNTED = "/srv/coldiron-elastic"
@@ -28,6 +31,8 @@ NAME = "elasticsearch"
 VERSION = "8.19.21"
 ARTIFACT = f"org.elasticsearch.distribution.integ-test-zip:elasticsearch:{VERSION}:zip"
 _SECONDS = 900.0
+# Another checkout's making, which it may be using, is left alone for that long.
+_LEFT_ALONE_SECONDS = 86400.0
 _HOME = "usr/share/elasticsearch"
 _ETC = "etc/elasticsearch"
 
@@ -142,6 +147,12 @@ def making() -> str:
     return hashlib.sha256(files("coldiron.rack").joinpath("elastic.py").read_bytes()).hexdigest()[:12]
 
 
+def repository_making() -> str:
+    """What tells one making of the repository from another: the package's, and the fixture beside it."""
+    fixture = files("coldiron.testing.aptrepo").joinpath("kibana.yml").read_bytes()
+    return hashlib.sha256(making().encode() + fixture).hexdigest()[:12]
+
+
 def fetched(host: Host, machine: Machine) -> Path:
     """The maker's archive, fetched by Maven if this machine has none yet. Raises CommandError with Maven's words."""
     store = machine.cache / "elastic"
@@ -215,7 +226,7 @@ def package(host: Host, machine: Machine) -> Path:
             return made
         archive = fetched(host, machine)
         for older in (machine.cache / "elastic").iterdir():
-            if older.is_dir():
+            if older.is_dir() and time.time() - older.stat().st_mtime > _LEFT_ALONE_SECONDS:
                 shutil.rmtree(older)
         root = made.parent / ".root"
         root.mkdir(parents=True)
@@ -232,13 +243,13 @@ def package(host: Host, machine: Machine) -> Path:
 
 def make(host: Host, layout: Layout, say: Callable[[str], None]) -> None:
     """Make the repository of a rack, if it has none of this making yet. Raises CommandError."""
-    mark = making()
+    mark = repository_making()
     description = described(layout)
     if description.exists() and json.loads(description.read_text())["made"] == mark:
         return
-    say("making the package of Elasticsearch, once")
+    say("making the package of Elasticsearch, once, and a stand-in for Kibana")
     key = SigningKey.make(layout.data / "elastic-key")
-    build(place(layout), [Deb(package(host, layout.machine))], key)
+    build(place(layout), [Deb(package(host, layout.machine)), *named("kibana")], key)
     public = layout.own / "elastic.asc"
     write_atomically(public, key.public)
     repository = {

@@ -14,8 +14,9 @@ from typing import Literal
 
 from coldiron.errors import ColdironError
 
-# What of a cluster needs a secret: Slurm, machines that are installed from here, monitoring, logs, or dashboards.
-Need = Literal["slurm", "machines", "monitoring", "logging", "dashboards"]
+# What of a cluster needs a secret: Slurm, machines that are installed from here, monitoring, logs, dashboards, or who
+# shows the logs.
+Need = Literal["slurm", "machines", "monitoring", "logging", "dashboards", "log_viewer"]
 
 # Where they lie, below an inventory's directory.
 VAULT_FILE = Path("group_vars") / "all" / "vault.yml"
@@ -77,6 +78,10 @@ def _password(_: Mapping[str, object]) -> str:
 
 def _password_fault(value: str) -> str | None:
     return "is shorter than 12 characters" if len(value) < 12 else None
+
+
+def _long_fault(value: str) -> str | None:
+    return "is shorter than 32 characters" if len(value) < 32 else None
 
 
 # The library of certificates takes a while to import: only who makes or judges one pays.
@@ -170,6 +175,11 @@ SECRETS: tuple[Secret, ...] = (
     ),
     Secret("grafana_admin_password", "Grafana's administrator", _password, _password_fault, "dashboards"),
     Secret("grafana_secret_key", "encrypts what Grafana keeps", _password, _password_fault, "dashboards"),
+    Secret("kibana_password", "Kibana, to the logs' servers", _password, _password_fault, "log_viewer"),
+    Secret("kibana_admin_password", "Kibana's administrator", _password, _password_fault, "log_viewer"),
+    Secret("kibana_encryption_key", "encrypts Kibana's sessions", _password, _long_fault, "log_viewer"),
+    Secret("kibana_saved_objects_key", "encrypts what Kibana keeps", _password, _long_fault, "log_viewer"),
+    Secret("kibana_reporting_key", "encrypts Kibana's reports", _password, _long_fault, "log_viewer"),
 )
 
 

@@ -36,7 +36,7 @@ INVENTORY = Path("molecule", "default", "inventory")
 BARE_STAGES = ("stage_provision", "stage_base", "stage_storage")
 WHOLE_SITE = "site"
 # Roles whose scenarios install Elasticsearch, which the nodes of the others are spared.
-WITH_ELASTIC = ("elasticsearch", "log_shipper")
+WITH_ELASTIC = ("elasticsearch", "log_shipper", "kibana")
 SNAPSHOT = "converged-"
 # What the converged nodes are made from.
 SOURCES = ("roles/*/defaults", "roles/*/tasks", "roles/*/templates", "roles/*/vars", "playbooks", "plugins")

@@ -203,6 +203,7 @@ def test_hostvars_are_plain_json(write: Write, sound: str) -> None:
                 "monitoring": "none",
                 "logging": "none",
                 "dashboards": "none",
+                "log_viewer": "none",
             },
         }
     )

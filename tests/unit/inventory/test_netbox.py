@@ -53,7 +53,7 @@ EMPTY = {
     *("podman", "apptainer", "docker", "enroot", "containerd"),
     *("mpi", "slurm_pam"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
-    *("grafana", "elasticsearch", "elasticsearch_exporter", "log_shipper"),
+    *("grafana", "elasticsearch", "elasticsearch_exporter", "log_shipper", "kibana"),
 }
 
 

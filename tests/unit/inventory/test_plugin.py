@@ -90,6 +90,7 @@ def test_list(ansible: Run, inventory: Path, config: bool, name: str) -> None:
         "monitoring": "none",
         "logging": "none",
         "dashboards": "none",
+        "log_viewer": "none",
     }
     assert (hostvars["gpu02"]["from_group"], hostvars["gpu02"]["from_host"]) == ("worker", "second")
     assert "from_group" not in hostvars["head01"]

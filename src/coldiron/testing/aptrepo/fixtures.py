@@ -1,4 +1,4 @@
-"""The makers' packages as fixtures, from fixtures.yml, enroot.yml and grafana.yml."""
+"""The makers' packages as fixtures, from fixtures.yml, enroot.yml, grafana.yml and kibana.yml."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def _data() -> dict[str, Any]:
     for other in others:
         data["single"] += other["single"]
     return data
+
+
+def named(name: str) -> Iterator[Package]:
+    """The fixture packages of the file ``name``.yml, which are in no repository but one that asks for them."""
+    text = resources.files("coldiron.testing.aptrepo").joinpath(f"{name}.yml").read_text(encoding="utf-8")
+    for entry in yaml.safe_load(text)["single"]:
+        yield _made(entry, {}, entry["version"])
 
 
 def driver_versions() -> tuple[str, ...]:
