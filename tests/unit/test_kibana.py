@@ -19,6 +19,7 @@ from ansible_collections.coldiron.cluster.plugins.modules import kibana_objects 
 from coldiron import log_searches
 from coldiron.log_searches import SEARCHES, Search
 from coldiron.testing.aptrepo.fixtures import named
+from coldiron.testing.site import load_site
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ROOT / "roles"
@@ -258,3 +259,52 @@ def test_objects_that_are_not_there_are_told_from_those_that_may_not_be_seen() -
     assert module.Objects.away(answer(404)) == {("search", "x")}
     assert module.Objects.away(answer(403)) == set()
     assert module.Objects.why(answer(403)) == "400: Error fetching objects to export"
+
+
+CLUSTER = """\
+plugin: coldiron.cluster.cluster
+name: demo
+domain: demo.internal
+networks: {cluster: {subnet: 10.99.1.0/24}}
+features: {scheduler: none, home_backend: provided, gpus: provided, logging: LOGGING, log_viewer: kibana}
+defaults: {platform: container, distribution: debian-13}
+nodes: [{name: head01, kind: head, address: 10.99.1.1}]
+"""
+KEYS = dict.fromkeys(
+    ("kibana_password", "kibana_admin_password", "kibana_encryption_key", "kibana_saved_objects_key"),
+    "a1B2" * 10,
+)
+GIVEN = {**KEYS, "kibana_reporting_key": "c3D4" * 10, "coldiron_ca_certificate": "-"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, []),
+        ({"elasticsearch_version": "9.1.2"}, []),
+        ({"kibana_version": "8.19.20"}, []),
+        ({"kibana_version": "8.18.21"}, ["kibana_version: 8.18.21 does not go with Elasticsearch 8.19.21"]),
+        ({"kibana_reporting_key": "short"}, ["kibana_reporting_key: Kibana takes no key of less than 32"]),
+        ({"kibana_password": ""}, ["kibana_password: there is none. Type: coldiron secrets init."]),
+        ({"kibana_heap_mib": 2048}, ["kibana_heap_mib: the heap has to leave room"]),
+        ({"kibana_settings": {"server": {"ssl": {"enabled": False}}}}, ["in place of server.ssl.enabled."]),
+        ({"kibana_settings": {"xpack.security.authc.providers.anonymous.a.order": 1}}, ["lets everybody in"]),
+        ({"kibana_directory": "/nowhere"}, ["kibana_directory: /nowhere is no directory of this machine."]),
+        ({"logging": "none"}, ["there is no server to ask. Write features.logging: elasticsearch"]),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(
+    tmp_path: Path, change: dict[str, Any], told: list[str]
+) -> None:
+    text = CLUSTER.replace("LOGGING", change.get("logging", "elasticsearch"))
+    (tmp_path / "cluster.yml").write_text(text, encoding="utf-8")
+    (tmp_path / "group_vars").mkdir()
+    # What topology.yml says of all is said otherwise for a group, as people do.
+    for name, words in (("all", GIVEN), ("kibana", change)):
+        (tmp_path / f"group_vars/{name}.yml").write_text(yaml.safe_dump(words), encoding="utf-8")
+    found = load_site((tmp_path,)).resolve("head01", "kibana", "__kibana_problems")
+    said = [sentence.strip() for sentence in found if sentence.strip()]
+    assert len(said) == len(told), said
+    for sentence, wanted in zip(said, told, strict=True):
+        assert wanted in sentence
+        assert "\n" not in sentence

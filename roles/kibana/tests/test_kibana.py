@@ -98,9 +98,9 @@ def question(ask, opts):
 
 
 def searches(opts):
-    """The declared searches: (id, query, sort) of each."""
+    """The collection's own declared searches: (id, query, sort) of each."""
     for one in opts["__kibana_objects"]:
-        if one["type"] == "search":
+        if one["type"] == "search" and one["id"].startswith("coldiron-"):
             source = json.loads(one["attributes"]["kibanaSavedObjectMeta"]["searchSourceJSON"])
             yield one["id"], source["query"]["query"], one["attributes"].get("sort", [])
 
