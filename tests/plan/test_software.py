@@ -228,6 +228,7 @@ features:
   monitoring: prometheus
   logging: elasticsearch
   dashboards: grafana
+  log_viewer: kibana
 nodes:
   - {name: head01, kind: head, address: 10.99.0.1, functions: [home_server]}
   - {name: cpu01, kind: cpu, address: 10.99.0.31, hardware: {cores_per_socket: 16, memory_gib: 256}}
@@ -241,15 +242,16 @@ def test_a_feature_that_no_node_carries_out_is_one_finding_on_its_line(tmp_path:
         ["monitoring:", "prometheus"],
         ["logging:", "elasticsearch"],
         ["dashboards:", "grafana"],
+        ["log_viewer:", "kibana"],
     ]
-    for one, function in zip(told, ("prometheus", "elasticsearch", "grafana"), strict=True):
+    for one, function in zip(told, ("prometheus", "elasticsearch", "grafana", "kibana"), strict=True):
         assert f"`{function}` to the `functions`" in one.advice
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        ("[home_server]", "[home_server, prometheus, elasticsearch, grafana]"),
+        ("[home_server]", "[home_server, prometheus, elasticsearch, grafana, kibana]"),
         (", functions: [home_server]", ""),
     ],
 )

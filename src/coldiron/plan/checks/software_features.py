@@ -72,6 +72,7 @@ _CARRIED = (
     ("monitoring", "prometheus", "every node tells of itself, and nobody asks or is told"),
     ("logging", "elasticsearch", "every node ships its log, and no node takes it"),
     ("dashboards", "grafana", "no node shows any"),
+    ("log_viewer", "kibana", "no node shows the logs"),
 )
 
 
