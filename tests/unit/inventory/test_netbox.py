@@ -49,7 +49,7 @@ nodes:
 """
 # Groups that NetBox makes none of where nobody is in them.
 EMPTY = {
-    *("virtual_rack", "network_managed", "netboot_cache", "kube_control_plane", "kube_worker"),
+    *("virtual_rack", "network_managed", "netboot_cache", "bmc_ipmi", "kube_control_plane", "kube_worker"),
     *("podman", "apptainer", "docker", "enroot", "containerd"),
     *("mpi", "slurm_pam"),
     *("node_exporter", "prometheus", "alertmanager", "blackbox_exporter", "slurm_exporter"),
