@@ -94,7 +94,7 @@ def test_it_knows_the_declared_bmcs_and_no_others(opts, ask):
     assert status == 200
     wanted = float(len(opts["redfish_exporter_targets"]))
     assert asking.samples(text)["redfish_exporter_targets"] == [({}, wanted)]
-    assert ask("/redfish?target=nobody")[0] == 400
+    assert ask("/redfish?target=undeclared")[0] == 400
     for target in opts["redfish_exporter_targets"].values():
         assert ask(f"/redfish?target={target['address']}")[0] == 400
 
