@@ -91,11 +91,8 @@ MISSING = 404
 def argument_spec() -> dict[str, Any]:
     """Return the module's arguments."""
     return {
-        "address": {"type": "str", "required": True},
+        **es.CONNECTION,
         "port": {"type": "int", "default": 5601},
-        "ca": {"type": "path", "required": True},
-        "user": {"type": "str", "required": True},
-        "password": {"type": "str", "required": True, "no_log": True},
         "objects": {"type": "list", "elements": "dict", "required": True},
         "default_view": {"type": "str", "default": ""},
         "timeout_seconds": {"type": "int", "default": 300},
@@ -125,7 +122,7 @@ class Objects:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.wanted = module, module.params
-        self.kibana = kb.Kibana(*(self.wanted[key] for key in ("address", "port", "ca", "user", "password")))
+        self.kibana = kb.Kibana(*(self.wanted[key] for key in es.CONNECTION))
         self.changes: list[str] = []
 
     def available(self) -> bool:
