@@ -9,12 +9,14 @@ too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,21 +26,21 @@ INVENTORY = ".cache/site/virtual"
 COVERAGE_FLOOR = 90
 UNIT = ("-q", "-n", "2", "tests/unit", "tests/plan", "tests/contract")
 # What differs most between two versions of Ansible: what runs in it, and what calls it.
-WITH_ANSIBLE = (
-    "tests/contract",
-    *(
-        f"tests/unit/{part}"
-        for part in ("converge", "gpu", "inventory", "node", "playbooks", "repository", "roles_base")
-    ),
-    *(f"tests/unit/{part}" for part in ("run", "secrets", "slurm", "testing", "verify")),
-)
+WITH_ANSIBLE = [
+    f"tests/unit/{part}" for part in ("converge", "inventory", "playbooks", "run", "slurm", "verify")
+]
 # Python 3.11 has the oldest supported ansible-core, 3.13 the newest; the checkout's environment has one of them.
 OTHER_PYTHON = os.environ.get("COLDIRON_OTHER_PYTHON") or ("3.11" if sys.version_info >= (3, 12) else "3.13")
 
 
+# Set for all that a suite starts which ends with what its tests have covered.
+MEASURED = "COLDIRON_TESTS_MEASURED"
+
+
 def measured() -> bool:
     """Whether what the tests cover is counted, which costs half as much time again: where it is told in the end."""
-    return any(name == "coverage" or coverage in SUITES.get(name, ()) for name in sys.argv[1:])
+    told = any(name == "coverage" or coverage in SUITES.get(name, ()) for name in sys.argv[1:])
+    return told or bool(os.environ.get(MEASURED))
 
 
 def run(*command: str, **env: str) -> None:
@@ -47,6 +49,27 @@ def run(*command: str, **env: str) -> None:
     result = subprocess.run(command, cwd=ROOT, env=os.environ | env, stdin=subprocess.DEVNULL, check=False)
     if result.returncode:
         print(f"FAILED ({result.returncode}): {' '.join(command)}", flush=True)
+        sys.exit(1)
+
+
+def side_by_side(*commands: Sequence[str]) -> None:
+    """Run commands that leave a core idle each, and print what each has said when all have ended."""
+    with contextlib.ExitStack() as files:
+        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in commands]
+        started = [
+            subprocess.Popen(
+                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+            for words, output in zip(commands, outputs, strict=True)
+        ]
+        codes = [process.wait() for process in started]
+        for words, output in zip(commands, outputs, strict=True):
+            output.seek(0)
+            print(f"$ {' '.join(words)}\n{output.read().decode(errors='replace').rstrip()}", flush=True)
+    for words, code in zip(commands, codes, strict=True):
+        if code:
+            print(f"FAILED ({code}): {' '.join(words)}", flush=True)
+    if any(codes):
         sys.exit(1)
 
 
@@ -64,9 +87,8 @@ def lint() -> None:
     """Style and types."""
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
-    run("mypy")
     run("yamllint", "--strict", "-c", ".config/yamllint.yml", ".")
-    run("ansible-lint", "--offline", "-c", ".config/ansible-lint.yml")
+    side_by_side(["mypy"], ["ansible-lint", "--offline", "-c", ".config/ansible-lint.yml"])
 
 
 def unit() -> None:
@@ -79,6 +101,12 @@ def unit() -> None:
 def quick() -> None:
     """Unit, contract and documentation tests, without a look at what they cover."""
     python("-m", "pytest", *UNIT, "tests/docs")
+
+
+def pages() -> None:
+    """The documentation, the dashboards and the reports' pages, each by a process of its own."""
+    first, *others = (phase.__name__ for phase in PAGES)
+    side_by_side(*([sys.executable, __file__, *names] for names in ([first], others)))
 
 
 def docs() -> None:
@@ -268,13 +296,13 @@ def gpu() -> None:
     covered("-q", "tests/e2e", "-m", "gpu")
 
 
+# What ``pages`` runs side by side: the first beside the others.
+PAGES = (docs, dashboards, browser)
 BEFORE = [
     lint,
     unit,
-    docs,
-    browser,
+    pages,
     rules,
-    dashboards,
     rack,
     rehearse,
     site,
@@ -306,10 +334,14 @@ SUITES: dict[str, list[Callable[[], str | None]]] = {
 
 def main() -> None:
     """Run the phases named on the command line and say what each took."""
+    if measured():
+        os.environ[MEASURED] = "1"
     started = time.monotonic()
     taken = []
     left_out = []
-    single = {phase.__name__: [phase] for suite in SUITES.values() for phase in suite}
+    single = {
+        phase.__name__: [phase] for phase in (*(one for suite in SUITES.values() for one in suite), *PAGES)
+    }
     if unknown := set(sys.argv[1:]) - set(SUITES | single):
         sys.exit(
             f"tests/suite.py: no suite or phase {', '.join(sorted(unknown))}; there are {', '.join(SUITES | single)}"
