@@ -235,6 +235,13 @@ def switch_commands(backend: str, delete: Sequence[str], reconfigure: Sequence[s
     if backend == "netplan":
         lines.append("netplan generate")
     again = "".join(f" {shlex.quote(name)}" for name in reconfigure)
+    # A card whose event udev has lost, on a machine that was too slow at its start, is left alone by networkd for ever.
+    lines.append("if systemctl --quiet is-active systemd-udevd.service; then")
+    lines.append(f"  for name in{again}; do")
+    lines.append('    at=$(cat "/sys/class/net/$name/ifindex" 2>/dev/null) || continue')
+    lines.append('    [ -e "/run/udev/data/n$at" ] ||')
+    lines.append('      timeout 20 udevadm trigger --settle --action=add "/sys/class/net/$name"')
+    lines += ["  done", "fi"]
     lines.append("if systemctl --quiet is-active systemd-networkd.service; then")
     lines += ["  networkctl reload", *([f"  networkctl reconfigure{again}"] if again else [])]
     # A daemon that starts reads all; at a boot, which the way back comes before, nobody waits for it.

@@ -89,7 +89,8 @@ EVERYBODY = {
     "deploy_files": {
         "/etc/systemd/system.conf.d/emulated.conf": {
             "text": "[Manager]\nDefaultDeviceTimeoutSec=600s\nDefaultTimeoutStartSec=600s\n"
-        }
+        },
+        "/etc/udev/udev.conf.d/emulated.conf": {"text": "event_timeout=600\n"},
     },
 }
 

@@ -143,6 +143,28 @@ def test_both_cards_are_one_network_from_the_first_start(roads: Roads) -> None:
         roads.verb("rack", "fault", UEFI, "nic-down", "--clear")
 
 
+def test_a_card_that_udev_has_lost_is_taken_in_again(roads: Roads) -> None:
+    """A machine that is too slow at its start loses a card's event, and networkd waits for it for ever."""
+    second = roads.on(UEFI, "cat /sys/class/net/bond*/bonding/slaves").split()[1]
+    roads.on(
+        UEFI,
+        f"""set -e
+        number=$(cat /sys/class/net/{second}/ifindex)
+        systemctl stop systemd-networkd.socket systemd-networkd
+        rm /run/udev/data/n$number
+        ip link set {second} nomaster
+        ip link set {second} down
+        systemctl start systemd-networkd.socket systemd-networkd
+        networkctl reconfigure {second}
+        """,
+    )
+    assert "pending" in roads.on(UEFI, f"networkctl list --no-legend --no-pager {second}")
+    record = roads.run("--tags", "network", "--limit", UEFI, timeout=300)
+    assert record.status == 0, record.told()
+    assert set(record.restless) == {UEFI}, record.told()
+    assert second in roads.on(UEFI, "cat /sys/class/net/bond*/bonding/slaves").split()
+
+
 def test_a_network_that_cuts_the_machine_off_takes_itself_back(roads: Roads) -> None:
     """Role network finds what was installed as it wants it; what is wrong is undone by the machine."""
     words = ("--tags", "network", "--limit", UEFI)

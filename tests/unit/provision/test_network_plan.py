@@ -188,6 +188,12 @@ def test_networkd_reloads_and_is_never_restarted() -> None:
     text = net.switch_commands("networkd", ["bond0"], ["eno1", "eno2"])
     assert text.splitlines()[0] == "ip link delete dev bond0"
     assert "  networkctl reload\n  networkctl reconfigure eno1 eno2\n" in text
+    # What udev has not finished, networkd would wait for.
+    asked, taken = (
+        text.index("for name in eno1 eno2; do"),
+        text.index("udevadm trigger --settle --action=add"),
+    )
+    assert asked < taken < text.index("networkctl reload")
     assert "restart" not in text
     assert "reconfigure" not in net.switch_commands("networkd", [], [])
 
