@@ -150,9 +150,8 @@ def size_of_values(rack: Scratch) -> float:
     script = f"""set -e
     place=$(mktemp -d /var/tmp/values.XXXXXX)
     trap 'rm -rf "$place"' EXIT
-    promtool tsdb dump-openmetrics {DIRECTORY} > $place/values
+    promtool tsdb dump-openmetrics --sandbox-dir-root="$place" {DIRECTORY} | grep -v '^# EOF$' > $place/values
     echo '# EOF' >> $place/values
-    sed -i '/^# EOF$/d; $a # EOF' $place/values
     promtool tsdb create-blocks-from openmetrics --quiet $place/values $place/blocks >/dev/null
     grep -vc '^#' $place/values
     du -sb --apparent-size $place/blocks | cut -f1
