@@ -236,8 +236,11 @@ def alertmanager_config(wanted: Mapping[str, Any]) -> str:
         hook = {"url": wanted["watchdog"], "send_resolved": False}
         receivers.append({"name": "watchdog", "webhook_configs": [hook]})
     if wanted["repair"]["url"]:
-        about = {"name": "coldiron-repair", "webhooks": [wanted["repair"]]}
-        receivers.append(_receiver(about))
+        about = _receiver({"name": "coldiron-repair", "webhooks": [wanted["repair"]]})
+        if wanted["repair"].get("ca"):
+            http = about["webhook_configs"][0].setdefault("http_config", {})
+            http["tls_config"] = {"ca_file": f"{wanted['directory']}/repair-ca.pem"}
+        receivers.append(about)
         # People are told too.
         matchers = ['coldiron_repair="true"']
         routes.append({"matchers": matchers, "receiver": "coldiron-repair", "continue": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -355,3 +356,35 @@ def watched_processes(needles: Sequence[bytes], every: float = 0.02) -> Iterator
     finally:
         end.set()
         thread.join(5)
+
+
+@contextmanager
+def receiver(run: SiteRun, token: str, *words: str) -> Iterator[str]:
+    """A webhook's receiver as a process, with more ``words`` on its command line; its URL."""
+    secret = run.scratch / "webhook-token"
+    secret.write_text(token, encoding="ascii")
+    secret.chmod(0o600)
+    policy = run.scratch / "webhook.yml"
+    # The site may have been through this before.
+    policy.write_text("quiet_seconds: 0\n", encoding="ascii")
+    given = ["-i", str(run.inventory), "--token-file", str(secret), "--policy", str(policy)]
+    log = run.scratch / "webhook.log"
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [command("coldiron"), "webhook", "serve", *given, *(words or ("--listen", "127.0.0.1:0"))],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+        ) as process,
+    ):
+        try:
+            end = time.monotonic() + 60
+            while not (found := re.search(r"answering alerts on (\S+)", log.read_text())):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            yield found[1]
+        finally:
+            process.terminate()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from coldiron.repair.machine import ROWS, State
 from coldiron.repair.view import last_repair
 from coldiron.run.events import Event
 from coldiron.testing.steps import command, environment
-from tests.e2e.siterun import SiteRun
+from tests.e2e.siterun import SiteRun, receiver
 from tests.unit.webhook.samples import alert, message
 
 pytestmark = pytest.mark.site
@@ -104,38 +102,6 @@ def mark(run: SiteRun) -> Path:
     return path
 
 
-@contextmanager
-def receiver(run: SiteRun) -> Iterator[str]:
-    """A webhook's receiver as a process; its URL."""
-    token = run.scratch / "webhook-token"
-    token.write_text(TOKEN, encoding="ascii")
-    token.chmod(0o600)
-    policy = run.scratch / "webhook.yml"
-    # The site may have been through this test before.
-    policy.write_text("quiet_seconds: 0\n", encoding="ascii")
-    given = ["-i", str(run.inventory), "--token-file", str(token), "--policy", str(policy)]
-    log = run.scratch / "webhook.log"
-    with (
-        log.open("w") as out,
-        subprocess.Popen(
-            [command("coldiron"), "webhook", "serve", *given, "--listen", "127.0.0.1:0"],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=environment(),
-        ) as process,
-    ):
-        try:
-            end = time.monotonic() + 60
-            while not (found := re.search(r"answering alerts on (\S+)", log.read_text())):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end
-                time.sleep(0.1)
-            yield found[1]
-        finally:
-            process.terminate()
-
-
 def post(url: str, body: bytes) -> dict[str, Any]:
     """Post as Alertmanager does."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
@@ -150,7 +116,7 @@ def test_an_alert_drains_and_diagnoses_its_node_and_no_more(converged: SiteRun) 
     # What a test left that was cut off would be taken up first.
     events.unlink(missing_ok=True)
     fired = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with converged.job_on(NODE) as job, receiver(converged) as url:
+    with converged.job_on(NODE) as job, receiver(converged, TOKEN) as url:
         body = message(alert(f"{NODE}:9100", startsAt=fired), alert("cpu99", fingerprint="02"))
         assert post(url, body)["alerts"] == {"accepted": 1, "refused": 1}
         # Sent once more, as Alertmanager does: it has been heard.

@@ -23,10 +23,15 @@ import yaml
 
 from coldiron.dashboards import check
 from coldiron.dashboards.read import dashboards
+from coldiron.repair.journal import path_of, read
+from coldiron.repair.keep import directory
+from coldiron.repair.machine import State
+from coldiron.repair.view import last_repair
+from coldiron.run.events import Event
 from coldiron.status.client import Alertmanager, Client, Prometheus, Source
 from coldiron.status.where import Watch, watch_of
 from coldiron.testing.steps import call, command, rack
-from tests.e2e.siterun import SiteRun, eventually
+from tests.e2e.siterun import SiteRun, eventually, receiver
 
 pytestmark = pytest.mark.watched
 
@@ -387,3 +392,36 @@ def test_a_second_run_changes_nothing(site: Watched) -> None:
     record = site.run()
     assert record.status == 0, record.told()
     assert not record.restless, record.told()
+
+
+def test_an_alert_has_its_node_drained_and_looked_at_and_no_more(site: Watched) -> None:
+    """From a broken GPU by the rules and Alertmanager, over TLS, to coldiron's receiver on the controller."""
+    token = secrets.token_hex(16)
+    boot = site.identities("gpu02")
+    with (
+        site.job_on("gpu02") as job,
+        receiver(site, token, "--listen", "10.77.20.254:0", "--tls-site") as url,
+    ):
+        options = {"alertmanager_repair_url": url, "alertmanager_repair_token": token}
+        record = site.run("--tags", "alertmanager", "--limit", site.head, "-e", json.dumps(options))
+        assert record.status == 0, record.told()
+        site.fault("gpu02 gpu 1 xid79")
+        found = eventually(lambda: ended_repair(site, "gpu02"), lambda: (site.told(), said(site)))
+        assert site.job_state(job) == "RUNNING"
+    states = [event.data["state"] for event in found if "state" in event.data]
+    assert list(dict.fromkeys(states)) == [State.DRAIN, State.DIAGNOSE]
+    assert "ColdironGpuFellOffTheBus" in found[0].data["reason"]
+    assert site.identities("gpu02") == boot
+    assert not path_of(directory(site.inventory), "gpu01").exists()
+
+
+def ended_repair(site: Watched, node: str) -> list[Event]:
+    """What the journal says of a node's last repair, once that has come to where a person goes on."""
+    file = path_of(directory(site.inventory), node)
+    found = list(last_repair(read(file))) if file.exists() else []
+    return found if found and found[-1].data.get("next") in (State.HELD, State.TICKET) else []
+
+
+def said(site: Watched) -> str:
+    """What the receiver has said."""
+    return (site.scratch / "webhook.log").read_text()

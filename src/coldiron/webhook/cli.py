@@ -7,6 +7,7 @@ import logging
 import signal
 import ssl
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -56,6 +57,12 @@ def serve(
         Path | None, typer.Option("--tls-certificate", help="PEM, with its chain. With --tls-key.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--tls-key", help="PEM, without a pass phrase.")] = None,
+    by_site: Annotated[
+        bool,
+        typer.Option(
+            "--tls-site", help="TLS with a certificate of the site's own authority, for that address."
+        ),
+    ] = False,
 ) -> None:
     """Answer Alertmanager's webhook until it is stopped: an alert's node is drained and looked at, and no more.
 
@@ -65,11 +72,15 @@ def serve(
     # The journal knows the time, the unit and the process already.
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     address, port = parse_listen(listen)
-    tls = context(certificate, key)
+    if by_site and (certificate or key):
+        raise ColdironError(
+            "--tls-site has a certificate of its own: leave --tls-certificate and --tls-key out"
+        )
+    tls = context_by_site(inventory, str(address)) if by_site else context(certificate, key)
     if tls is None and not address.is_loopback:
         raise ColdironError(
-            f"--listen {listen}: the token would cross the network in the clear; give --tls-certificate and "
-            "--tls-key, or listen on 127.0.0.1 behind a web server that has TLS",
+            f"--listen {listen}: the token would cross the network in the clear; give --tls-site, or "
+            "--tls-certificate and --tls-key, or listen on 127.0.0.1 behind a web server that has TLS",
             ExitCode.REFUSED,
         )
     policy = read_policy(policy_file) if policy_file else Policy()
@@ -154,3 +165,27 @@ def context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None
             f"{shown_path(certificate)}, {shown_path(key)}: {why}", ExitCode.ENVIRONMENT
         ) from None
     return found
+
+
+def context_by_site(inventory: Path, address: str) -> ssl.SSLContext:
+    """TLS by the authority in the site's vault. Raises ColdironError where that is away or cannot be opened."""
+    # Not before they are needed: Ansible's own parts take a second to be read.
+    from coldiron.provision.pki import issue
+    from coldiron.testing.site import Site
+
+    site = Site((find(inventory).parent.resolve(),))
+    host = site.hosts()[0]
+    names = ("coldiron_ca_key", "coldiron_ca_certificate")
+    try:
+        key, certificate = (str.__str__(site.resolve(host, None, name)) for name in names)
+    except KeyError:
+        where = shown_path(inventory)
+        raise ColdironError(
+            f"--tls-site: {where} has no authority of its own; type: coldiron secrets init -i {where}",
+            ExitCode.ENVIRONMENT,
+        ) from None
+    with tempfile.TemporaryDirectory(prefix="coldiron-webhook-") as folder:
+        files = [Path(folder, name) for name in ("certificate.pem", "key.pem")]
+        for file, text in zip(files, issue(key, certificate, [address]), strict=True):
+            file.write_text(text, encoding="ascii")
+        return context(*files) or ssl.create_default_context()

@@ -82,6 +82,19 @@ def test_a_token_in_the_clear_on_a_network_is_refused(home: Path) -> None:
     assert said.startswith("--listen 0.0.0.0:9095: the token would cross the network in the clear")
 
 
+def test_a_certificate_is_given_or_the_sites(home: Path) -> None:
+    code, said = refused(home, "--tls-site", "--tls-certificate", "one.pem")
+    assert code != 0
+    assert said == "--tls-site has a certificate of its own: leave --tls-certificate and --tls-key out"
+
+
+def test_a_site_without_an_authority_is_told(home: Path) -> None:
+    code, said = refused(home, "--tls-site")
+    assert code != 0
+    assert "coldiron secrets init" in said
+    assert "\n" not in said
+
+
 def test_an_address_that_is_not_here_is_told(home: Path) -> None:
     files = certificate(home)
     tls = ("--tls-certificate", str(files[0]), "--tls-key", str(files[1]))
