@@ -17,7 +17,7 @@ import yaml
 
 from coldiron.rack.metal.spec import second_mac
 from coldiron.testing.steps import call, command
-from tests.metal.site import BAKE_SECONDS, KEPT, ROOT, VAULT, Metal
+from tests.metal.site import BAKE_SECONDS, KEPT, ROOT, Metal
 
 INVENTORY = ROOT / ".cache" / "roads" / "inventory"
 CLASSES = ("deploy", "cpu-debian-13")
@@ -76,7 +76,7 @@ def cluster(*, stray: bool) -> dict[str, object]:
             "cluster": {"subnet": "10.92.8.0/24", "gateway": "10.92.8.254", "mtu": 1400},
             "bmc": {"subnet": "10.92.9.0/24"},
         },
-        "features": {"scheduler": "none", "home_backend": "provided"},
+        "features": {"scheduler": "none", "home_backend": "provided", "monitoring": "prometheus"},
         "defaults": {"platform": "machine", "distribution": "debian-13"},
         "nodes": [head, cache, uefi, bios],
     }
@@ -125,8 +125,7 @@ class Roads(Metal):
 
     def up(self) -> None:
         """Bake, bring the rack up, put content on the disks that nobody may write, and declare one of them no more."""
-        if not (self.inventory / VAULT).exists():
-            self.verb("secrets", "init")
+        self.verb("secrets", "init")
         for node_class in CLASSES:
             self.verb("image", "bake", node_class, seconds=BAKE_SECONDS)
         self.verb("rack", "up", seconds=300)

@@ -20,7 +20,10 @@ import pytest
 from coldiron.provision.store import Store
 from coldiron.rack.metal.domain import CLOCK_OFF_SECONDS
 from coldiron.rack.metal.spec import second_mac
+from coldiron.status.client import Alertmanager
+from coldiron.status.where import watch_of
 from coldiron.testing.steps import command, environment
+from tests.e2e.siterun import eventually
 from tests.metal.conftest import STANDING
 from tests.metal.roads import (
     BIOS,
@@ -44,6 +47,9 @@ pytestmark = [pytest.mark.metal, pytest.mark.slow]
 PROVISION_SECONDS = 1800
 # The kernel writes the whole of one half from the other, under emulation.
 SYNC_SECONDS = 900
+SITE_SECONDS = 1200
+# The rule waits for two minutes, and so does what takes an alert for over.
+ALERT_SECONDS = 600
 CACHE_LOG = "/var/log/nginx/coldiron-netboot-cache.access.log"
 UNTOUCHED = {UEFI: STRAY, BIOS: DATA}
 
@@ -186,6 +192,32 @@ def test_a_network_that_cuts_the_machine_off_takes_itself_back(roads: Roads) -> 
         time.sleep(2)
     after = roads.on(UEFI, "ip -json address | tr -d ' '; cat /etc/systemd/network/*coldiron*")
     assert network_of(after) == network_of(before)
+
+
+def test_a_clock_that_is_years_off_is_told_and_ends(roads: Roads) -> None:
+    """A container's clock is its host's; a machine's own is wrong until something sets it right."""
+    record = roads.run("--limit", f"{HEAD},{UEFI}", timeout=SITE_SECONDS)
+    assert record.status == 0, record.told()
+    server = watch_of(roads.inventory).alertmanager
+    assert server is not None
+
+    def told() -> list[str]:
+        labels = [one["labels"] for one in Alertmanager(server).get("/api/v2/alerts?active=true")]
+        return [one["alertname"] for one in labels if one.get("instance") == UEFI]
+
+    eventually(lambda: "ColdironClockFarOff" not in told(), told)
+    roads.on(UEFI, "systemctl disable --now chrony")
+    roads.verb("rack", "fault", UEFI, "clock-off")
+    roads.stop(UEFI)
+    roads.start(UEFI)
+    assert time.time() - float(roads.on(UEFI, "date +%s")) > 86400
+    eventually(lambda: "ColdironClockFarOff" in told(), told, ALERT_SECONDS)
+    roads.verb("rack", "fault", UEFI, "clock-off", "--clear")
+    roads.on(UEFI, "systemctl enable chrony")
+    roads.stop(UEFI)
+    roads.start(UEFI)
+    assert abs(time.time() - float(roads.on(UEFI, "date +%s"))) < 60
+    eventually(lambda: "ColdironClockFarOff" not in told(), told, ALERT_SECONDS)
 
 
 def cards() -> tuple[str, str]:
