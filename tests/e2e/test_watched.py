@@ -44,6 +44,7 @@ name: watched
 domain: watched.internal
 networks:
   cluster: {subnet: 10.77.20.0/24, gateway: 10.77.20.254}
+racks: [{name: r01, units: 42}]
 features: {scheduler: slurm, home_backend: provided, gpus: managed, monitoring: prometheus, logging: elasticsearch}
 defaults:
   platform: container
@@ -53,16 +54,19 @@ nodes:
   - name: head01
     kind: head
     address: 10.77.20.1
+    rack: r01
     functions: [dns_server, time_server, home_server, mariadb, slurm_controller, slurm_dbd, slurm_login,
       prometheus, alertmanager, blackbox_exporter, elasticsearch]
   - name: gpu[01-02]
     kind: gpu
     address: 10.77.20.[41-42]
+    rack: r01
     hardware:
       {sockets: 1, cores_per_socket: 2, memory_gib: 2, gpus: {model: h100-sxm5-80gb, type: h100, count: 2}}
   - name: cpu01
     kind: cpu
     address: 10.77.20.31
+    rack: r01
     hardware: {sockets: 1, cores_per_socket: 2, memory_gib: 2}
 """
 SCRAPE_SECONDS = 5
@@ -87,8 +91,8 @@ POLICY = {
     "elasticsearch_watermarks": {"low": "95%", "high": "97%", "flood_stage": "99%"},
 }
 SITE_SECONDS = 2400
-# Nodes in no rack, deployed from no image.
-ABSENT_LABELS = {"rack", "digest", "image"}
+# Nodes deployed from no image.
+ABSENT_LABELS = {"digest", "image"}
 
 
 def hurried(rules: str) -> str:
@@ -302,7 +306,7 @@ def test_a_line_is_found_with_its_fields(site: Watched) -> None:
     site.on("cpu01", f"logger -t watched {shlex.quote(word)}")
     (line,) = eventually(lambda: site.lines(word), lambda: "the line is not found")
     assert line["host"]["name"] == "cpu01"
-    assert line["coldiron"] | {"rack": ""} == {"cluster": "watched", "kind": "cpu", "rack": ""}
+    assert line["coldiron"] == {"cluster": "watched", "kind": "cpu", "rack": "r01"}
     site.fault("gpu01 gpu 0 xid79")
     (xid, *_) = eventually(
         lambda: site.lines("gpu.xid:79 AND host.name:gpu01"), lambda: site.lines("gpu.xid:*")
