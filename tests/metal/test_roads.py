@@ -206,14 +206,14 @@ def test_a_clock_that_is_years_off_is_told_and_ends(roads: Roads) -> None:
         return [one["alertname"] for one in labels if one.get("instance") == UEFI]
 
     eventually(lambda: "ColdironClockFarOff" not in told(), told)
-    roads.on(UEFI, "systemctl disable --now chrony")
+    roads.on(UEFI, "systemctl disable --now chrony", timeout=300)
     roads.verb("rack", "fault", UEFI, "clock-off")
     roads.stop(UEFI)
     roads.start(UEFI)
     assert time.time() - float(roads.on(UEFI, "date +%s")) > 86400
     eventually(lambda: "ColdironClockFarOff" in told(), told, ALERT_SECONDS)
     roads.verb("rack", "fault", UEFI, "clock-off", "--clear")
-    roads.on(UEFI, "systemctl enable chrony")
+    roads.on(UEFI, "systemctl enable chrony", timeout=300)
     roads.stop(UEFI)
     roads.start(UEFI)
     assert abs(time.time() - float(roads.on(UEFI, "date +%s"))) < 60
