@@ -111,6 +111,9 @@ def spent(rack: Scratch, node: str) -> dict[str, float]:
     slices, there = units(rack, node)
     found = {"": cpu_seconds(slices)}
     for name, path in there.items():
+        # Units of a template come and go in a slice that stays.
+        if name.endswith(".slice"):
+            continue
         with contextlib.suppress(OSError):
             found[name] = cpu_seconds(path)
     return found
