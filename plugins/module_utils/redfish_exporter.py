@@ -1,19 +1,19 @@
 """Serve what machines' BMCs say by Redfish to Prometheus: power, heat, fans, power supplies, health and event logs.
 
-    python3 -I redfish_exporter.py /etc/coldiron/redfish-exporter/config.json
+    python3 -IB /usr/lib/coldiron/redfish-exporter /etc/coldiron/redfish-exporter/config.json
 
-Role redfish_exporter installs this file as it is. It asks the declared BMCs and nobody else: ``/redfish?target=NODE``.
-Each question has a thread, a connection and a time of its own, so that one BMC that hangs holds nobody up; what is
-wrong with it is a reason in the metrics. A BMC's certificate is verified before anything is sent: by the declared
-authority, or against the one fingerprint that was learnt of it. Nothing is redirected, so the password goes to that
-BMC alone; it goes with each question (basic authentication), so no session stays behind. A refused password is not
-shown again for a while, since accounts get locked. docs/decisions/0004-redfish-exporter.md says why it is ours.
+Role redfish_exporter installs this file and exporter_http.py as they are. It asks the declared BMCs and nobody else:
+``/redfish?target=NODE``. Each question has a thread, a connection and a time of its own, so that one BMC that hangs
+holds nobody up; what is wrong with it is a reason in the metrics. A BMC's certificate is verified before anything is
+sent: by the declared authority, or against the one fingerprint that was learnt of it. Nothing is redirected, so the
+password goes to that BMC alone; it goes with each question (basic authentication), so no session stays behind. A
+refused password is not shown again for a while, since accounts get locked. docs/decisions/0004-redfish-exporter.md
+says why it is ours.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import hmac
@@ -23,14 +23,15 @@ import math
 import re
 import socket
 import ssl
-import sys
 import threading
 import time
 import urllib.parse
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from typing import Any, NamedTuple
+
+from .exporter_http import Sample, render, serve
 
 #: A refused password is not shown again for this long.
 REFUSED_SECONDS = 900.0
@@ -68,14 +69,6 @@ METRICS: dict[str, tuple[str, str]] = {
 
 Labels = Mapping[str, str]
 Resource = Mapping[str, Any]
-
-
-class Sample(NamedTuple):
-    """One value with its labels."""
-
-    name: str
-    value: float
-    labels: Mapping[str, str] = {}
 
 
 class Trouble(Exception):
@@ -536,6 +529,19 @@ class Kept:
         self.logs_at = self.refused_at = float("-inf")
 
 
+def _away(reason: str) -> str:
+    """What is told of a BMC that was not asked."""
+    return render(METRICS, [Sample("redfish_up", 0), Sample("redfish_failures", 1, {"reason": reason})])
+
+
+def _patience(headers: Message) -> float | None:
+    """What Prometheus waits, less what the way back takes."""
+    try:
+        return max(1.0, float(headers.get("X-Prometheus-Scrape-Timeout-Seconds", "")) - 1.0)
+    except ValueError:
+        return None
+
+
 class Collector:
     """Reads declared BMCs, each at most once in ``seconds``, its logs once in ``log_seconds``."""
 
@@ -563,13 +569,25 @@ class Collector:
         self._counting = threading.Lock()
         self._readings = 0
 
+    def answer(self, path: str, query: str, headers: Message) -> tuple[int, str]:
+        """What who may ask is told at ``/redfish?target=NODE`` and at ``/metrics``."""
+        if path == "/metrics":
+            return 200, self.own()
+        if path != "/redfish":
+            return 404, "BMCs are at /redfish?target=NODE, the exporter itself is at /metrics\n"
+        name = urllib.parse.parse_qs(query).get("target", [""])[0]
+        if name not in self.targets:
+            return 400, "nobody has declared this target\n"
+        return 200, self.text(name, _patience(headers))
+
     def own(self) -> str:
         """The exporter's own metrics."""
         return render(
+            METRICS,
             [
                 Sample("redfish_exporter_targets", len(self.targets)),
                 Sample("redfish_exporter_readings_total", self._readings),
-            ]
+            ],
         )
 
     def text(self, name: str, patience: float | None = None) -> str:
@@ -579,7 +597,7 @@ class Collector:
         end = time.monotonic() + patience
         # Somebody with more patience may be waiting for this BMC already.
         if not kept.lock.acquire(timeout=patience):
-            return render([Sample("redfish_up", 0), Sample("redfish_failures", 1, {"reason": "timeout"})])
+            return _away("timeout")
         try:
             if self.clock() - kept.at >= self.seconds:
                 kept.text = self._read(target, kept, max(0.1, end - time.monotonic()))
@@ -592,7 +610,7 @@ class Collector:
         with self._counting:
             self._readings += 1
         if self.clock() - kept.refused_at < REFUSED_SECONDS:
-            return render([Sample("redfish_up", 0), Sample("redfish_failures", 1, {"reason": "refused"})])
+            return _away("refused")
         begin = time.monotonic()
         old = self.clock() - kept.logs_at >= self.log_seconds
         with Bmc(target, self._pinned if target.fingerprint else self._verifying, patience) as bmc:
@@ -609,123 +627,9 @@ class Collector:
         samples.append(Sample("redfish_scrape_seconds", round(time.monotonic() - begin, 3)))
         samples.append(Sample("redfish_questions", bmc.asked))
         # Half of what a BMC that is away said before is worse than nothing.
-        return render([*samples, *(reader.samples + kept.logs if reader.up else ())])
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def render(samples: Sequence[Sample]) -> str:
-    """The samples as Prometheus reads them, those of one metric together, and of two alike the first."""
-    by_name: dict[str, dict[str, float]] = defaultdict(dict)
-    for sample in samples:
-        words = ",".join(f'{key}="{_escaped(str(value))}"' for key, value in sample.labels.items())
-        by_name[sample.name].setdefault(f"{{{words}}}" if words else "", sample.value)
-    lines = []
-    for name, (kind, what) in METRICS.items():
-        if name in by_name:
-            lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
-        for labels, number_ in by_name.get(name, {}).items():
-            lines.append(f"{name}{labels} {int(number_) if number_ == int(number_) else number_}")
-    return "\n".join(lines) + "\n"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """GET /redfish?target=NODE and /metrics, and nothing else."""
-
-    server: Server
-    protocol_version = "HTTP/1.0"
-    server_version = "coldiron-redfish-exporter"
-    sys_version = ""
-    timeout = 15
-
-    def do_GET(self) -> None:
-        """Answer who may ask."""
-        path, _, query = self.path.partition("?")
-        if not self._known():
-            self._send(401, "wrong password or none\n", {"WWW-Authenticate": 'Basic realm="metrics"'})
-        elif path == "/metrics":
-            self._send(200, self.server.collector.own())
-        elif path == "/redfish":
-            self._tell(urllib.parse.parse_qs(query).get("target", [""])[0])
-        else:
-            self._send(404, "BMCs are at /redfish?target=NODE, the exporter itself is at /metrics\n")
-
-    def _tell(self, name: str) -> None:
-        if name not in self.server.collector.targets:
-            self._send(400, "nobody has declared this target\n")
-            return
-        self._send(200, self.server.collector.text(name, self._patience()))
-
-    def _patience(self) -> float | None:
-        """What Prometheus waits, less what the way back takes."""
-        try:
-            return max(1.0, float(self.headers.get("X-Prometheus-Scrape-Timeout-Seconds", "")) - 1.0)
-        except ValueError:
-            return None
-
-    def _known(self) -> bool:
-        wanted = self.server.config.get("password_sha256")
-        if not wanted:
-            return True
-        kind, _, given = self.headers.get("Authorization", "").partition(" ")
-        try:
-            user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
-            return False
-        digest = hashlib.sha256(password.encode()).hexdigest()
-        # Both are looked at, whatever the first says.
-        right = hmac.compare_digest(user.encode(), self.server.config["user"].encode())
-        return kind == "Basic" and hmac.compare_digest(digest, wanted) and right
-
-    def _send(self, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(data)))
-        for key, value in (more or {}).items():
-            self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a line for every question would be the journal's most."""
-
-
-class Server(ThreadingHTTPServer):
-    """Serves on the configured address, by TLS where there is a certificate."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, config: Mapping[str, Any], collector: Collector) -> None:
-        self.config, self.collector = config, collector
-        self._tls = None
-        if config.get("certificate"):
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-            self._tls.load_cert_chain(config["certificate"], config["key"])
-        super().__init__((config["address"], config["port"]), Handler)
-
-    def get_request(self) -> tuple[Any, Any]:
-        """Accept; the handshake is the first read's, in the connection's own thread and time."""
-        connection, peer = super().get_request()
-        connection.settimeout(15)
-        if self._tls is not None:
-            connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        return connection, peer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away, or speaks no TLS, is no news."""
+        return render(METRICS, [*samples, *(reader.samples + kept.logs if reader.up else ())])
 
 
 def main(path: str) -> None:
     """Serve until the process is ended."""
-    with open(path, encoding="utf-8") as file:
-        config = json.load(file)
-    Server(config, Collector(config)).serve_forever()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(path, lambda config: Collector(config).answer)

@@ -1,31 +1,26 @@
 """Serve what Slurm says of itself to Prometheus: nodes, jobs, accounts, the scheduler, controllers, accounting.
 
-    python3 -I slurm_exporter.py /etc/coldiron/slurm-exporter/config.json
+    python3 -IB /usr/lib/coldiron/slurm-exporter /etc/coldiron/slurm-exporter/config.json
 
-Role slurm_exporter installs this file as it is. It asks by Slurm's own commands, as a user without rights; their text
-has stayed the same over many releases, which neither their JSON nor slurmrestd's has. However many ask and however
-often, Slurm is asked once in the configured time. Five questions go to slurmctld (nodes, jobs, partitions, sdiag,
-ping), each one message; accounting is asked once a minute. docs/decisions/0003-slurm-exporter.md has the figures.
+Role slurm_exporter installs this file and exporter_http.py as they are. It asks by Slurm's own commands, as a user
+without rights; their text has stayed the same over many releases, which neither their JSON nor slurmrestd's has.
+However many ask and however often, Slurm is asked once in the configured time. Five questions go to slurmctld (nodes,
+jobs, partitions, sdiag, ping), each one message; accounting is asked once a minute.
+docs/decisions/0003-slurm-exporter.md has the figures.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
-import json
 import re
-import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from email.message import Message
+
+from .exporter_http import Sample, render, serve
 
 #: Seconds that a command may take; Prometheus waits ten.
 PATIENCE = 8.0
@@ -73,14 +68,6 @@ METRICS: dict[str, tuple[str, str]] = {
     "slurm_rpcs_total": ("counter", "Messages that slurmctld has answered."),
     "slurm_rpc_seconds_total": ("counter", "Time that it has taken for them."),
 }
-
-
-class Sample(NamedTuple):
-    """One value with its labels."""
-
-    name: str
-    value: float
-    labels: Mapping[str, str] = {}
 
 
 Samples = Iterator[Sample]
@@ -358,6 +345,10 @@ class Collector:
             self._dbd_at = time.monotonic()
         return self._dbd
 
+    def answer(self, path: str, query: str, headers: Message) -> tuple[int, str]:
+        """What who may ask is told at ``/metrics``, and nowhere else."""
+        return (200, self.text()) if path == "/metrics" else (404, "metrics are at /metrics\n")
+
     def text(self) -> str:
         """All metrics, asked for now or a moment ago."""
         with self._lock:
@@ -372,108 +363,10 @@ class Collector:
                         for name, (_, took, _) in answers.items()]  # fmt: skip
             samples.append(Sample("slurm_up", float(answers["nodes"][2])))
             samples.append(Sample("slurm_dbd_up", accounting.result()))
-            self._text, self._at = render(samples), time.monotonic()
+            self._text, self._at = render(METRICS, samples), time.monotonic()
             return self._text
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def render(samples: Sequence[Sample]) -> str:
-    """The samples as Prometheus reads them, those of one metric together."""
-    by_name: dict[str, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        by_name[sample.name].append(sample)
-    lines = []
-    for name, (kind, what) in METRICS.items():
-        if name in by_name:
-            lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
-        for sample in by_name.get(name, ()):
-            words = ",".join(f'{key}="{_escaped(str(value))}"' for key, value in sample.labels.items())
-            value = int(sample.value) if sample.value == int(sample.value) else sample.value
-            lines.append(f"{name}{{{words}}} {value}" if words else f"{name} {value}")
-    return "\n".join(lines) + "\n"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """GET /metrics, and nothing else."""
-
-    server: Server
-    protocol_version = "HTTP/1.0"
-    server_version = "coldiron-slurm-exporter"
-    sys_version = ""
-    timeout = 15
-
-    def do_GET(self) -> None:
-        """Answer who may ask."""
-        if not self._known():
-            self._send(401, "wrong password or none\n", {"WWW-Authenticate": 'Basic realm="metrics"'})
-        elif self.path.partition("?")[0] == "/metrics":
-            self._send(200, self.server.collector.text())
-        else:
-            self._send(404, "metrics are at /metrics\n")
-
-    def _known(self) -> bool:
-        wanted = self.server.config.get("password_sha256")
-        if not wanted:
-            return True
-        kind, _, given = self.headers.get("Authorization", "").partition(" ")
-        try:
-            user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
-            return False
-        digest = hashlib.sha256(password.encode()).hexdigest()
-        # Both are looked at, whatever the first says.
-        right = hmac.compare_digest(user.encode(), self.server.config["user"].encode())
-        return kind == "Basic" and hmac.compare_digest(digest, wanted) and right
-
-    def _send(self, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(data)))
-        for key, value in (more or {}).items():
-            self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a line for every question would be the journal's most."""
-
-
-class Server(ThreadingHTTPServer):
-    """Serves on the configured address, by TLS where there is a certificate."""
-
-    daemon_threads = True
-
-    def __init__(self, config: Mapping[str, Any], collector: Collector) -> None:
-        self.config, self.collector = config, collector
-        self._tls = None
-        if config.get("certificate"):
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-            self._tls.load_cert_chain(config["certificate"], config["key"])
-        super().__init__((config["address"], config["port"]), Handler)
-
-    def get_request(self) -> tuple[Any, Any]:
-        """Accept; the handshake is the first read's, in the connection's own thread and time."""
-        connection, peer = super().get_request()
-        connection.settimeout(15)
-        if self._tls is not None:
-            connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        return connection, peer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away, or speaks no TLS, is no news."""
 
 
 def main(path: str) -> None:
     """Serve until the process is ended."""
-    with open(path, encoding="utf-8") as file:
-        config = json.load(file)
-    Server(config, Collector(config["seconds"])).serve_forever()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(path, lambda config: Collector(config["seconds"]).answer)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.coldiron.cluster.plugins.module_utils import exporter_http
 from ansible_collections.coldiron.cluster.plugins.module_utils import redfish_exporter as exporter
 
 from coldiron.rack.metal.certificates import make_ca, make_certificate
@@ -454,7 +455,7 @@ def front(site: Site) -> Iterator[Callable[[Any], tuple[str, int]]]:
             "user": "prometheus",
             "password_sha256": hashlib.sha256(b"scrape").hexdigest(),
         }
-        server = exporter.Server(config, collector)
+        server = exporter_http.Server(config, collector.answer)
         started.append(server)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return "127.0.0.1", server.server_address[1]
