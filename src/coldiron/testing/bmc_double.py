@@ -74,26 +74,12 @@ def redfish(folder: Path, address: str) -> None:
         tar.add(packages, "packages", filter=lambda one: None if "__pycache__" in one.name else one)
 
 
-CHASSIS = f"""#!/bin/sh
-# What ipmi_sim calls: ADDRESS get power, and ADDRESS set power 1. The machine is a file.
-while [ $# -gt 0 ] && [ "$1" != get ] && [ "$1" != set ]; do shift; done
-verb=$1
-shift
-while [ $# -gt 0 ]; do
-    what=$1
-    shift
-    if [ "$verb" = get ]; then
-        case $what in
-            power) echo "power:$(cat {PLACE}/power)" ;;
-            boot) echo boot:default ;;
-        esac
-        continue
-    fi
-    [ "$what" = power ] && echo "$1" >{PLACE}/power
-    shift
-done
-exit 0
-"""
+# The machine is a file.
+CHASSIS = bmc_ipmi.chassis(
+    "# The chassis of a machine that is not there.",
+    (f'power) echo "power:$(cat {PLACE}/power)" ;;', "boot) echo boot:default ;;"),
+    (f'power-*) echo "$value" >{PLACE}/power ;;',),
+)
 
 
 def ipmi(folder: Path, address: str) -> None:

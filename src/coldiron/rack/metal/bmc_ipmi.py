@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 from coldiron.rack.metal.domain import IPMI_PORT, SOL_PORT
 from coldiron.rack.metal.places import Places
@@ -67,7 +69,7 @@ def emulation() -> str:
     return "\n".join([*lines, "mc_enable 0x20", ""])
 
 
-def lan_configuration(spec: MachineSpec, places: Places, chassis: Path, user: str, password: str) -> str:
+def lan_configuration(spec: MachineSpec, places: Places, script: Path, user: str, password: str) -> str:
     """ipmi_sim's configuration: one LAN channel, one user, the chassis behind a script, the machine's serial port."""
     loopback = places.loopback(spec)
     return "\n".join(
@@ -80,7 +82,7 @@ def lan_configuration(spec: MachineSpec, places: Places, chassis: Path, user: st
             "    allowed_auths_admin md5",
             f"    guid {spec.uuid.replace('-', '')}",
             "  endlan",
-            f'  chassis_control "{chassis}"',
+            f'  chassis_control "{script}"',
             f"  serial 15 {loopback} {IPMI_PORT} codec VM",
             f'  sol "tcp:{loopback}:{SOL_PORT}" {_BAUD}',
             f'  user 2 true "{user}" "{password}" admin 10 md5',
@@ -89,12 +91,42 @@ def lan_configuration(spec: MachineSpec, places: Places, chassis: Path, user: st
     )
 
 
+def chassis(head: str, told: Sequence[str], done: Sequence[str]) -> str:
+    """A script as ipmi_sim calls it: ``ADDRESS get power`` and ``ADDRESS set power 1``, several at once.
+
+    ``told`` are cases of ``$what`` that is asked for, ``done`` those of ``$what-$value``; ``head`` comes before them.
+    """
+    cases = {"told": indent("\n".join(told), " " * 12), "done": indent("\n".join(done), " " * 8)}
+    return f"""#!/bin/sh
+{head}
+while [ $# -gt 0 ] && [ "$1" != get ] && [ "$1" != set ]; do shift; done
+verb=$1
+shift
+while [ $# -gt 0 ]; do
+    what=$1
+    shift
+    if [ "$verb" = get ]; then
+        case $what in
+{cases["told"]}
+        esac
+        continue
+    fi
+    value=$1
+    shift
+    case $what-$value in
+{cases["done"]}
+    esac
+done
+exit 0
+"""
+
+
 def chassis_script(spec: MachineSpec, places: Places) -> str:
-    """What ipmi_sim calls: ``ADDRESS get power`` and ``ADDRESS set power 1``. An override is for one start only."""
+    """The chassis of a machine. An override is for one start only."""
     own = places.node(spec.name)
     virsh = shlex.join(["virsh", "--quiet", "--connect", places.uri])
     name = shlex.quote(spec.name)
-    return f"""#!/bin/sh
+    head = f"""\
 # The chassis of {spec.name}: ipmi_sim's way to libvirt.
 cd {shlex.quote(str(places.bmc(spec.name)))}
 on() {{ [ "$({virsh} domstate {name} 2>/dev/null)" = running ]; }}
@@ -108,32 +140,16 @@ start() {{
         {virsh} define {shlex.quote(str(own))}/$definition.xml && {virsh} start {name}
         {virsh} define {shlex.quote(str(own))}/domain.xml
     ) >/dev/null 2>&1 </dev/null &
-}}
-while [ $# -gt 0 ] && [ "$1" != get ] && [ "$1" != set ]; do shift; done
-verb=$1
-shift
-while [ $# -gt 0 ]; do
-    what=$1
-    shift
-    if [ "$verb" = get ]; then
-        case $what in
-            power) if on; then echo power:1; else echo power:0; fi ;;
-            boot) echo "boot:$(boot)" ;;
-        esac
-        continue
-    fi
-    value=$1
-    shift
-    case $what-$value in
-        power-1) on || start ;;
-        power-0) {virsh} destroy {name} >/dev/null 2>&1 ;;
-        reset-*) {virsh} destroy {name} >/dev/null 2>&1; start ;;
-        shutdown-*) {virsh} shutdown {name} >/dev/null 2>&1 ;;
-        boot-*) echo "$value" >boot ;;
-    esac
-done
-exit 0
-"""
+}}"""
+    told = ("power) if on; then echo power:1; else echo power:0; fi ;;", 'boot) echo "boot:$(boot)" ;;')
+    done = (
+        "power-1) on || start ;;",
+        f"power-0) {virsh} destroy {name} >/dev/null 2>&1 ;;",
+        f"reset-*) {virsh} destroy {name} >/dev/null 2>&1; start ;;",
+        f"shutdown-*) {virsh} shutdown {name} >/dev/null 2>&1 ;;",
+        'boot-*) echo "$value" >boot ;;',
+    )
+    return chassis(head, told, done)
 
 
 def prepare(spec: MachineSpec, places: Places) -> list[str]:
@@ -141,10 +157,10 @@ def prepare(spec: MachineSpec, places: Places) -> list[str]:
     own = places.bmc(spec.name)
     pair = json.loads(places.credentials.read_text())
     password = "-" if "bmc-password" in spec.faults else pair["password"]
-    chassis = own / "chassis.sh"
-    write_atomically(chassis, chassis_script(spec, places), 0o700)
+    script = own / "chassis.sh"
+    write_atomically(script, chassis_script(spec, places), 0o700)
     write_atomically(own / "sim.emu", emulation())
-    text = lan_configuration(spec, places, chassis, pair["user"], password)
+    text = lan_configuration(spec, places, script, pair["user"], password)
     write_atomically(own / "lan.conf", text, 0o600)
     (own / "state").mkdir(exist_ok=True)
     return [
