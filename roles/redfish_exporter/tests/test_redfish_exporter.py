@@ -10,56 +10,27 @@ import urllib.request
 
 import pytest
 
-from coldiron.testing import asking
 
-PLACE = "/etc/coldiron/redfish-exporter"
+def test_it_runs_and_a_boot_starts_it(exporter):
+    exporter.runs("coldiron-redfish-exporter.service")
 
 
-@pytest.fixture
-def ask(host, opts):
-    """Ask it on its own node: (status, text). An empty password shows none."""
-    tls = bool(opts["redfish_exporter_tls_certificate"])
-    base = f"http{'s' * tls}://{opts['redfish_exporter_address']}:{opts['redfish_exporter_port']}"
-    authority = str(opts["coldiron_ca_certificate"]) if tls else ""
+def test_it_is_heard_where_it_is_declared_and_nowhere_else(exporter):
+    exporter.is_heard_where_declared()
 
-    def get(path, password=None):
-        word = opts["redfish_exporter_password"] if password is None else password
-        return asking.ask(
-            host, base + path, authority=authority, user=opts["redfish_exporter_user"], password=word
-        )
 
-    return get
+def test_nobody_asks_without_the_password(exporter):
+    exporter.wants_its_password()
+
+
+def test_nobody_else_reads_its_secrets(exporter):
+    exporter.hides_its_password("redfish-exporter", "config.json")
 
 
 @pytest.fixture
-def read(ask):
+def read(exporter):
     """What it says of a machine's BMC: {metric: [(labels, value)]}."""
-
-    def go(name):
-        status, text = ask(f"/redfish?target={name}")
-        assert status == 200
-        return asking.samples(text)
-
-    return go
-
-
-def test_it_runs_and_a_boot_starts_it(host, eventually):
-    service = host.service("coldiron-redfish-exporter.service")
-    assert service.is_enabled
-    assert eventually(lambda: service.is_running, seconds=20)
-
-
-def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts):
-    where, port = opts["redfish_exporter_address"], opts["redfish_exporter_port"]
-    lines = host.check_output("ss -Hltn").splitlines()
-    assert [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")] == [f"{where}:{port}"]
-
-
-def test_nobody_asks_without_the_password(opts, ask):
-    assert ask("/metrics")[0] == 200
-    if opts["redfish_exporter_password"]:
-        assert ask("/metrics", "")[0] == 401
-        assert ask("/metrics", "another")[0] == 401
+    return lambda name: exporter.samples(f"/redfish?target={name}")
 
 
 def test_it_runs_as_a_user_who_may_do_nothing_else(host, eventually):
@@ -72,14 +43,6 @@ def test_it_runs_as_a_user_who_may_do_nothing_else(host, eventually):
     assert re.search(r"^CapEff:\s+(\w+)$", status, re.MULTILINE)[1].strip("0") == ""
 
 
-def test_nobody_else_reads_its_secrets(host, opts):
-    folder, config = host.file(PLACE), host.file(f"{PLACE}/config.json")
-    assert (folder.user, folder.group, folder.mode) == ("root", "redfish-exporter", 0o750)
-    assert (config.user, config.group, config.mode) == ("root", "redfish-exporter", 0o640)
-    if opts["redfish_exporter_password"]:
-        assert str(opts["redfish_exporter_password"]) not in config.content_string
-
-
 def test_the_passwords_of_bmcs_are_in_no_list_and_no_log(host, opts):
     said = host.check_output("cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; true")
     said += host.check_output("journalctl --no-pager -u coldiron-redfish-exporter.service")
@@ -89,14 +52,12 @@ def test_the_passwords_of_bmcs_are_in_no_list_and_no_log(host, opts):
         assert not word or base64.b64encode(word.encode()).decode() not in said
 
 
-def test_it_knows_the_declared_bmcs_and_no_others(opts, ask):
-    status, text = ask("/metrics")
-    assert status == 200
+def test_it_knows_the_declared_bmcs_and_no_others(opts, exporter):
     wanted = float(len(opts["redfish_exporter_targets"]))
-    assert asking.samples(text)["redfish_exporter_targets"] == [({}, wanted)]
-    assert ask("/redfish?target=undeclared")[0] == 400
+    assert exporter.samples()["redfish_exporter_targets"] == [({}, wanted)]
+    assert exporter.ask("/redfish?target=undeclared")[0] == 400
     for target in opts["redfish_exporter_targets"].values():
-        assert ask(f"/redfish?target={target['address']}")[0] == 400
+        assert exporter.ask(f"/redfish?target={target['address']}")[0] == 400
 
 
 def told(opts, target, path):
@@ -132,7 +93,7 @@ def test_what_it_says_is_what_the_bmc_says(opts, read, eventually):
     """Of those that answer it: the power of the machine, and each temperature that is read."""
     power = {"On": 1.0, "PoweringOff": 1.0, "Paused": 1.0, "Off": 0.0, "PoweringOn": 0.0}
     for name, target in list(opts["redfish_exporter_targets"].items())[:3]:
-        if dict(read(name)["redfish_up"][0][0]) or read(name)["redfish_up"][0][1] == 0:
+        if read(name)["redfish_up"] != [({}, 1.0)]:
             continue
         wanted = {one["Id"]: power[one["PowerState"]] for one in members(opts, target, "Systems")}
 
