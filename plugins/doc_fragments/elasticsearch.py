@@ -1,4 +1,4 @@
-"""Options that every module has which asks an Elasticsearch."""
+"""Options that every module has which asks an Elasticsearch, or a Kibana."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ options:
     type: path
     required: true
   user:
-    description: An administrator.
+    description: As whom it is asked; somebody who may do what is declared.
     type: str
     required: true
   password:
-    description: The administrator's password.
+    description: That one's password.
     type: str
     required: true
 """

@@ -12,27 +12,13 @@ description:
   - What Kibana adds to an object does not count. What it writes otherwise than it was told is said as a warning, since
     each run would write it anew.
   - Objects that are not declared are people's own, and left alone.
+extends_documentation_fragment:
+  - coldiron.cluster.elasticsearch
 options:
-  address:
-    description: Kibana's address, which its certificate names.
-    type: str
-    required: true
   port:
-    description: Its port.
+    description: The port of its HTTP interface.
     type: int
     default: 5601
-  ca:
-    description: The file with the authority's certificate.
-    type: path
-    required: true
-  user:
-    description: Somebody who may write saved objects.
-    type: str
-    required: true
-  password:
-    description: That one's password.
-    type: str
-    required: true
   objects:
     description: The objects, each as Kibana exports it. What is referred to is there, or among them.
     type: list

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 UNIT = "elasticsearch.service"
 CA = "/etc/elasticsearch/certs/ca.crt"
-# Standard library, on the server itself; who asks, with what, is on standard input and in no process list.
-ASK = """
-import base64, json, ssl, sys, urllib.error, urllib.request
-w = json.load(sys.stdin)
-h = {"Content-Type": "application/json"}
-if w["user"]: h["Authorization"] = "Basic " + base64.b64encode((w["user"] + ":" + w["password"]).encode()).decode()
-b = w["body"]
-if isinstance(b, list): b = "".join(json.dumps(one) + chr(10) for one in b)
-elif b is not None: b = json.dumps(b)
-r = urllib.request.Request(w["url"], data=b.encode() if b is not None else None, headers=h, method=w["method"])
-try:
-    c = ssl.create_default_context(cafile=w["ca"])
-    with urllib.request.urlopen(r, timeout=20, context=c) as a: s, t = a.status, a.read()
-except urllib.error.HTTPError as e: s, t = e.code, e.read()
-except OSError as e: s, t = 0, str(e).encode()
-print(json.dumps([s, t.decode(errors="replace")]))
-"""
 
 
 @pytest.fixture
-def ask(host, opts):
+def ask(ask_web, opts):
     """Ask the server: ask(user, password, method, path, body) is a status and the answer."""
+    own = f"https://{opts['elasticsearch_address']}:{opts['elasticsearch_http_port']}"
+    authority = opts["elasticsearch_ca_certificate"]
 
-    def asked(user, password, method, path, body=None, url=""):
-        url = url or f"https://{opts['elasticsearch_address']}:{opts['elasticsearch_http_port']}"
-        words = {"url": url + path, "user": user, "password": str.__str__(password), "ca": CA,
-                 "method": method, "body": body}  # fmt: skip
-        done = host.run("printf %%s %s | python3 -c %s", json.dumps(words), ASK)
-        assert done.rc == 0, done.stderr
-        status, text = json.loads(done.stdout)
-        try:
-            return status, json.loads(text)
-        except ValueError:
-            return status, text
+    def asked(user, password, method, path, body=None, url=own):
+        return ask_web(url + path, user, password, method, body, authority=authority)
 
     return asked
 

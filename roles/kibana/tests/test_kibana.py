@@ -10,21 +10,8 @@ import yaml
 UNIT = "kibana.service"
 PLACE = "/etc/kibana/coldiron"
 CA = f"{PLACE}/ca.pem"
-# Standard library, on the node itself; who asks, with what, is on standard input and in no process list.
-ASK = """
-import base64, json, ssl, sys, urllib.error, urllib.request
-w = json.load(sys.stdin)
-h = dict(w["headers"])
-if w["user"]: h["Authorization"] = "Basic " + base64.b64encode((w["user"] + ":" + w["password"]).encode()).decode()
-r = urllib.request.Request(w["url"], data=w["body"].encode() if w["body"] else None, headers=h, method=w["method"])
-try:
-    c = ssl.create_default_context(cafile=w["ca"])
-    with urllib.request.urlopen(r, timeout=30, context=c) as a: s, t = a.status, a.read()
-except urllib.error.HTTPError as e: s, t = e.code, e.read()
-except OSError as e: s, t = 0, str(e).encode()
-print(json.dumps([s, t.decode(errors="replace")]))
-"""
-JSON = {"Content-Type": "application/json", "kbn-xsrf": "true"}
+# It takes no change without, which no page elsewhere can make a browser say.
+XSRF = {"kbn-xsrf": "true"}
 BORDER = "coldiron-role-test"
 # A line for each search; the field says which searches have to find it.
 LINES = {
@@ -47,52 +34,56 @@ LINES = {
 
 
 @pytest.fixture
-def ask(host):
-    """Ask a server on the node: ask(url, user, password, method, body, headers) is a status and the answer."""
-
-    def asked(url, user="", password="", method="GET", body=None, headers=None):
-        words = {"url": url, "user": user, "password": str.__str__(password), "ca": CA, "method": method,
-                 "body": body, "headers": headers or JSON}  # fmt: skip
-        done = host.run("printf %%s %s | python3 -c %s", json.dumps(words), ASK)
-        assert done.rc == 0, done.stderr
-        status, text = json.loads(done.stdout)
-        try:
-            return status, json.loads(text)
-        except ValueError:
-            return status, text
-
-    return asked
-
-
-@pytest.fixture
 def base(opts):
     """Kibana's own address."""
     return f"https://{opts['kibana_address']}:{opts['kibana_port']}"
 
 
 @pytest.fixture
-def admin(ask, opts, base, eventually):
-    """Ask Kibana as its administrator, once it is there."""
+def ask(ask_web, opts, base):
+    """Ask Kibana: ask(path, user, password, method, body, headers) is a status and the answer."""
+    authority = opts["kibana_elasticsearch"]["ca"]
 
-    def asked(path, method="GET", body=None, headers=None):
-        user, password = opts["kibana_admin_user"], opts["kibana_admin_password"]
-        return ask(base + path, user, password, method, body, headers)
+    def asked(path, user="", password="", method="", body=None, headers=None, url=base):
+        more = {**XSRF, **(headers or {})}
+        return ask_web(url + path, user, password, method, body, authority=authority, headers=more)
 
-    assert eventually(lambda: asked("/api/status")[0] == 200, seconds=120)
     return asked
 
 
 @pytest.fixture
-def question(ask, opts):
-    """Ask Elasticsearch, as somebody who reads logs, what a search asks."""
+def there(ask, opts, eventually):
+    """Wait for Kibana, which takes its time after a start. Tests call it: a fixture that fails proves nothing."""
+    pair = opts["kibana_admin_user"], opts["kibana_admin_password"]
+    return lambda: eventually(lambda: ask("/api/status", *pair)[0] == 200, seconds=120)
+
+
+@pytest.fixture
+def admin(ask, opts, there):
+    """Ask Kibana as its administrator, once it is there."""
+
+    def asked(path, method="", body=None):
+        there()
+        return ask(path, opts["kibana_admin_user"], opts["kibana_admin_password"], method, body)
+
+    return asked
+
+
+@pytest.fixture
+def elastic(ask, opts):
+    """Ask Elasticsearch: elastic(path, user, password, body)."""
     server = opts["kibana_elasticsearch"]["urls"][0]
+    return lambda path, user, password, body: ask(path, user, password, body=body, url=server)
+
+
+@pytest.fixture
+def question(elastic, opts):
+    """Ask Elasticsearch, as somebody who reads logs, what a search asks."""
 
     def asked(query, size=0, sort=()):
         body = {"query": {"query_string": {"query": query}}, "size": size, "sort": list(sort)}
-        return ask(
-            f"{server}/{opts['kibana_index']}/_search",
-            opts["kibana_admin_user"], opts["kibana_admin_password"], "POST", json.dumps(body),
-        )  # fmt: skip
+        path = f"/{opts['kibana_index']}/_search"
+        return elastic(path, opts["kibana_admin_user"], opts["kibana_admin_password"], body)
 
     return asked
 
@@ -110,7 +101,7 @@ def exported(admin, wanted):
         "objects": [{"type": one["type"], "id": one["id"]} for one in wanted],
         "excludeExportDetails": True,
     }
-    status, said = admin("/api/saved_objects/_export", "POST", json.dumps(body))
+    status, said = admin("/api/saved_objects/_export", "POST", body)
     assert status == 200, said
     lines = [said] if isinstance(said, dict) else [json.loads(line) for line in said.splitlines()]
     return {(one["type"], one["id"]): one for one in lines}
@@ -120,7 +111,7 @@ def form(one):
     """An object as the file of a form."""
     head = f'--{BORDER}\r\nContent-Disposition: form-data; name="file"; filename="x.ndjson"\r\n'
     text = f"{head}Content-Type: application/ndjson\r\n\r\n{json.dumps(one)}\r\n--{BORDER}--\r\n"
-    return text, {"Content-Type": f"multipart/form-data; boundary={BORDER}", "kbn-xsrf": "true"}
+    return text, {"Content-Type": f"multipart/form-data; boundary={BORDER}"}
 
 
 def test_it_runs_and_a_boot_starts_it(host):
@@ -145,31 +136,33 @@ def test_it_reaches_elasticsearch_and_is_of_its_version(admin, opts):
     assert not version or version.split(".")[:2] == said["version"]["number"].split(".")[:2]
 
 
-def test_nobody_is_let_in_without_a_password(ask, admin, opts, base):
+def test_nobody_is_let_in_without_a_password(ask, admin, opts, there):
+    there()
     for user, password in (("", ""), (opts["kibana_admin_user"], "wrong"), ("elastic", "changeme")):
-        assert ask(f"{base}/api/data_views", user, password)[0] == 401
-        body = json.dumps({"objects": [{"type": "index-pattern", "id": "coldiron-logs"}]})
-        assert ask(f"{base}/api/saved_objects/_export", user, password, "POST", body)[0] == 401
+        assert ask("/api/data_views", user, password)[0] == 401
+        body = {"objects": [{"type": "index-pattern", "id": "coldiron-logs"}]}
+        assert ask("/api/saved_objects/_export", user, password, "POST", body)[0] == 401
     assert admin("/api/data_views")[0] == 200
 
 
-def test_who_only_reads_can_look_and_change_nothing(ask, admin, base, hostvars):
+def test_who_only_reads_can_look_and_change_nothing(ask, there, hostvars):
     password = hostvars.get("elasticsearch_reader_password")
     if password:
+        there()
         reader = ("coldiron-reader", password)
-        assert ask(f"{base}/api/data_views", *reader)[0] == 200
+        assert ask("/api/data_views", *reader)[0] == 200
         one = {"type": "search", "id": "coldiron-role-test", "attributes": {"title": "x"}, "references": []}
-        assert ask(f"{base}/api/saved_objects/_import", *reader, "POST", *form(one))[0] == 403
-        assert admin("/api/status")[0] == 200
+        assert ask("/api/saved_objects/_import", *reader, "POST", *form(one))[0] == 403
 
 
-def test_the_certificate_is_the_site_s_and_nothing_is_answered_without_tls(host, ask, admin, opts, base):
+def test_the_certificate_is_the_site_s_and_nothing_is_answered_without_tls(host, ask, there, opts, base):
+    there()
     said = host.check_output(
         "openssl s_client -connect %s -CAfile %s -verify_ip %s -brief < /dev/null 2>&1",
         base.removeprefix("https://"), CA, opts["kibana_address"],
     )  # fmt: skip
     assert "Verification: OK" in said
-    assert ask(f"http{base.removeprefix('https')}/api/status")[0] == 0
+    assert ask("/api/status", url=f"http{base.removeprefix('https')}")[0] == 0
 
 
 def test_declared_views_and_searches_are_there_as_declared(admin, opts):
@@ -199,11 +192,10 @@ def test_elasticsearch_answers_every_search(question, opts):
 
 
 @pytest.mark.acts
-def test_each_search_finds_its_line_and_no_other(ask, question, opts, hostvars, eventually):
+def test_each_search_finds_its_line_and_no_other(elastic, question, opts, hostvars, eventually):
     stream, password = opts["kibana_index"], hostvars.get("log_shipper_password")
     if not password or "*" in stream:
         return
-    server = opts["kibana_elasticsearch"]["urls"][0]
     lines = []
     for name, fields in LINES.items():
         own = {
@@ -212,8 +204,7 @@ def test_each_search_finds_its_line_and_no_other(ask, question, opts, hostvars, 
             "host": {"name": f"role-test-{name}"},
         }
         lines += [{"create": {"_id": f"coldiron-role-test-kibana-{name}"}}, {**own, **fields}]
-    body = "".join(json.dumps(line) + "\n" for line in lines)
-    status, said = ask(f"{server}/{stream}/_bulk", "coldiron-shipper", password, "POST", body)
+    status, said = elastic(f"/{stream}/_bulk", "coldiron-shipper", password, lines)
     assert status == 200
     # There they are, or were already.
     assert {one["create"]["status"] for one in said["items"]} <= {201, 409}

@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
-# Nodes have Python, and not always curl. The password is no word of the command line.
+# Nodes have Python, and not always curl. What is asked, and as whom, is on standard input and in no process list.
 _PROGRAM: Final = """
-import base64, ssl, sys, urllib.error, urllib.request
-url, authority, user, body = sys.argv[1:5]
-word = sys.stdin.readline().strip()
-context = ssl.create_default_context(cadata=authority) if authority else None
-asked = urllib.request.Request(url, data=body.encode() if body else None)
-asked.add_header("Content-Type", "application/json")
-if word:
-    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{word}".encode()).decode())
+import base64, http.client, json, ssl, sys, urllib.error, urllib.request
+words = json.load(sys.stdin)
+headers = words["headers"]
+if words["user"] is not None:
+    pair = words["user"] + ":" + words["password"]
+    headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+data = None if words["body"] is None else words["body"].encode()
+asked = urllib.request.Request(words["url"], data, headers, method=words["method"])
 try:
-    with urllib.request.urlopen(asked, timeout=15, context=context) as answer:
-        print(answer.status)
-        sys.stdout.write(answer.read().decode())
+    context = ssl.create_default_context(cadata=words["authority"]) if words["authority"] else None
+    with urllib.request.urlopen(asked, timeout=30, context=context) as answer:
+        status, text = answer.status, answer.read()
 except urllib.error.HTTPError as error:
-    print(error.code)
+    status, text = error.code, error.read()
+except (OSError, http.client.HTTPException) as error:
+    status, text = 0, str(error).encode()
+print(json.dumps([status, text.decode(errors="replace")]))
 """
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def answered(
+    host: Any,
+    url: str,
+    *,
+    authority: str = "",
+    user: str | None = None,
+    password: str = "",
+    method: str = "",
+    headers: Mapping[str, str] | None = None,
+    body: str | None = None,
+) -> tuple[int, str]:
+    """The status and the text that ``host`` is answered at ``url``; 0, and why, where it is not answered.
+
+    ``authority`` is PEM; without a ``user`` nobody logs in. A ``body`` is posted, or what ``method`` says is done.
+    """
+    words = {
+        "url": url,
+        "authority": str(authority),
+        # As it is, and not encoded: a report knows it then, and leaves it out.
+        "user": None if user is None else str(user),
+        "password": str(password),
+        "method": method or ("GET" if body is None else "POST"),
+        "headers": {"Content-Type": "application/json", **(headers or {})},
+        "body": body,
+    }
+    said = host.check_output("printf %%s %s | python3 -c %s", json.dumps(words), _PROGRAM)
+    status, text = json.loads(said)
+    return int(status), str(text)
 
 
 def ask(
@@ -35,10 +70,16 @@ def ask(
 
     ``authority`` is PEM; without a ``password`` none is shown. Nobody's answer at all fails the test.
     """
-    words = (str(password), _PROGRAM, url, str(authority), str(user), body)
-    said = host.check_output("printf '%%s\\n' %s | python3 -c %s %s %s %s %s", *words)
-    status, _, text = said.partition("\n")
-    return int(status), text
+    status, text = answered(
+        host,
+        url,
+        authority=authority,
+        user=user if password else None,
+        password=password,
+        body=body or None,
+    )
+    assert status, f"{url}: {text}"
+    return status, text
 
 
 def samples(text: str) -> Samples:

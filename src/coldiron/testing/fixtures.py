@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from coldiron.testing import asking
 from coldiron.testing.exporter import Exporter
 from coldiron.testing.plugin import role_of, site_of
 from coldiron.testing.site import Site
@@ -82,6 +84,46 @@ def opts(site: Site, hostname: str, role: str) -> Mapping[str, Any]:
 def exporter(host: Any, opts: Mapping[str, Any], role: str, eventually: Callable[..., Any]) -> Exporter:
     """The role's exporter on the host under test: ``exporter.ask()``, ``exporter.wants_its_password()``."""
     return Exporter(role, host, opts, eventually)
+
+
+@pytest.fixture(scope="module")
+def ask_web(host: Any) -> Callable[..., tuple[int, Any]]:
+    """Ask a web server from the host under test: ``ask_web(url, "alice", password, "PUT", {"a": 1}, authority=pem)``.
+
+    It returns status and answer, as JSON where it is; status 0, and why, where nobody answers. Without a user nobody
+    logs in. A body is sent as JSON, a list as lines of it, text as it is.
+    """
+
+    def asked(
+        url: str,
+        user: str = "",
+        password: str = "",
+        method: str = "",
+        body: Any = None,
+        *,
+        authority: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        if isinstance(body, list):
+            body = "".join(json.dumps(line) + "\n" for line in body)
+        elif body is not None and not isinstance(body, str):
+            body = json.dumps(body)
+        status, text = asking.answered(
+            host,
+            url,
+            authority=authority,
+            user=user or None,
+            password=password,
+            method=method,
+            headers=headers,
+            body=body,
+        )
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    return asked
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
     pytest -p coldiron.testing.plugin roles/time/tests --inventory inventories/virtual --limit gpu01
 
 Fixtures (module ``coldiron.testing.fixtures``): ``host`` (testinfra), ``hostname``, ``opts`` (its role's options
-there), ``hostvars``, ``role_hosts``, ``as_user``, ``run_on``, ``exporter``, ``eventually``.
+there), ``hostvars``, ``role_hosts``, ``as_user``, ``run_on``, ``ask_web``, ``exporter``, ``eventually``.
 Without paths, ``--inventory`` or ``--role`` runs the tests of all roles, or of those roles.
 """
 
