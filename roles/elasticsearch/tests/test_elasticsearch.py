@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 UNIT = "elasticsearch.service"
@@ -129,6 +131,29 @@ def test_lifecycle_is_declared_or_the_server_has_none(admin):
         assert "delete" in admin("GET", "/_ilm/policy/coldiron-logs")[1]["coldiron-logs"]["policy"]["phases"]
     else:
         assert known in (400, 404, 405)
+
+
+@pytest.mark.acts
+def test_what_is_lost_is_taken_back_from_a_snapshot(admin, opts):
+    if not opts["elasticsearch_snapshot_directory"]:
+        return
+    index = f"coldiron-test-{uuid.uuid4().hex[:12]}"
+    snapshot, document = f"/_snapshot/coldiron/{index}", {"message": index}
+    try:
+        assert admin("PUT", f"/{index}", {"settings": {"index": {"number_of_replicas": 0}}})[0] == 200
+        assert admin("PUT", f"/{index}/_doc/1", document)[0] == 201
+        status, said = admin(
+            "PUT", f"{snapshot}?wait_for_completion=true", {"indices": index, "include_global_state": False}
+        )
+        assert status == 200, said
+        assert said["snapshot"]["state"] == "SUCCESS"
+        assert admin("DELETE", f"/{index}")[0] == 200
+        status, said = admin("POST", f"{snapshot}/_restore?wait_for_completion=true", {"indices": index})
+        assert status == 200, said
+        assert admin("GET", f"/{index}/_doc/1")[1]["_source"] == document
+    finally:
+        for path in (f"/{index}", snapshot):
+            admin("DELETE", path)
 
 
 def test_watermarks_and_version_are_the_declared_ones(admin, opts):
