@@ -55,6 +55,14 @@ def render(metrics: Mapping[str, tuple[str, str]], samples: Sequence[Sample]) ->
     return "\n".join(lines) + "\n"
 
 
+def patience(headers: Message) -> float | None:
+    """What Prometheus waits, less what the way back takes."""
+    try:
+        return max(1.0, float(headers.get("X-Prometheus-Scrape-Timeout-Seconds", "")) - 1.0)
+    except ValueError:
+        return None
+
+
 class Handler(BaseHTTPRequestHandler):
     """GET, and nothing else; the server says what is answered."""
 

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from typing import Any, NamedTuple
 
-from .exporter_http import Sample, render, serve
+from .exporter_http import Sample, patience, render, serve
 
 #: A refused password is not shown again for this long.
 REFUSED_SECONDS = 900.0
@@ -534,14 +534,6 @@ def _away(reason: str) -> str:
     return render(METRICS, [Sample("redfish_up", 0), Sample("redfish_failures", 1, {"reason": reason})])
 
 
-def _patience(headers: Message) -> float | None:
-    """What Prometheus waits, less what the way back takes."""
-    try:
-        return max(1.0, float(headers.get("X-Prometheus-Scrape-Timeout-Seconds", "")) - 1.0)
-    except ValueError:
-        return None
-
-
 class Collector:
     """Reads declared BMCs, each at most once in ``seconds``, its logs once in ``log_seconds``."""
 
@@ -578,7 +570,7 @@ class Collector:
         name = urllib.parse.parse_qs(query).get("target", [""])[0]
         if name not in self.targets:
             return 400, "nobody has declared this target\n"
-        return 200, self.text(name, _patience(headers))
+        return 200, self.text(name, patience(headers))
 
     def own(self) -> str:
         """The exporter's own metrics."""

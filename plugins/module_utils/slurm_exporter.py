@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
 
-from .exporter_http import Sample, render, serve
+from .exporter_http import Sample, patience, render, serve
 
-#: Seconds that a command may take; Prometheus waits ten.
+#: Seconds that a command may take, or fewer where Prometheus says that it waits less: slurmctld's clients try for half
+#: a minute to reach one that is away, and an answer that comes too late is none.
 PATIENCE = 8.0
 #: How often accounting is asked.
 ACCOUNTING_SECONDS = 60.0
@@ -73,11 +74,11 @@ METRICS: dict[str, tuple[str, str]] = {
 Samples = Iterator[Sample]
 
 
-def run(words: Sequence[str]) -> str:
+def run(words: Sequence[str], seconds: float = PATIENCE) -> str:
     """What a command prints. Raises OSError or SubprocessError where it fails or takes too long."""
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        errors="replace", timeout=PATIENCE, check=True,
+        errors="replace", timeout=seconds, check=True,
     )  # fmt: skip
     return done.stdout
 
@@ -319,8 +320,8 @@ def questions() -> dict[str, tuple[Sequence[str], Callable[[str], Samples]]]:
 class Collector:
     """Asks Slurm, at most once in ``seconds``, and keeps the text in between."""
 
-    def __init__(self, seconds: float, ask: Callable[[Sequence[str]], str] = run) -> None:
-        self.seconds, self.ask = seconds, ask
+    def __init__(self, seconds: float, ask: Callable[[Sequence[str], float], str] = run) -> None:
+        self.seconds, self._ask, self.patience = seconds, ask, PATIENCE
         self._lock = threading.Lock()
         self._text, self._at = "", float("-inf")
         self._dbd, self._dbd_at = 0.0, float("-inf")
@@ -329,7 +330,7 @@ class Collector:
         command, reader = questions()[source]
         begin = time.monotonic()
         try:
-            found, well = list(reader(self.ask(command))), True
+            found, well = list(reader(self._asked(command))), True
         except (OSError, subprocess.SubprocessError):
             found, well = [], False
         return found, time.monotonic() - begin, well
@@ -338,15 +339,19 @@ class Collector:
         if time.monotonic() - self._dbd_at >= ACCOUNTING_SECONDS:
             try:
                 self._dbd = float(
-                    bool(self.ask(("sacctmgr", "--noheader", "show", "cluster", "format=cluster")).strip())
+                    bool(self._asked(("sacctmgr", "--noheader", "show", "cluster", "format=cluster")).strip())
                 )
             except (OSError, subprocess.SubprocessError):
                 self._dbd = 0.0
             self._dbd_at = time.monotonic()
         return self._dbd
 
+    def _asked(self, words: Sequence[str]) -> str:
+        return self._ask(words, self.patience)
+
     def answer(self, path: str, query: str, headers: Message) -> tuple[int, str]:
-        """What who may ask is told at ``/metrics``, and nowhere else."""
+        """What who may ask is told at ``/metrics``, and nowhere else; Prometheus says how long it waits."""
+        self.patience = min(PATIENCE, patience(headers) or PATIENCE)
         return (200, self.text()) if path == "/metrics" else (404, "metrics are at /metrics\n")
 
     def text(self) -> str:

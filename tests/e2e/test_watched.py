@@ -295,9 +295,11 @@ def test_each_fault_is_told_and_ends(site: Watched) -> None:
 
 def test_slurms_controller_that_is_stopped_is_told(site: Watched) -> None:
     site.fault(f"{site.head} stopped slurmctld")
-    one = site.wait_for(alertname="ColdironSlurmControllerDown")
+    try:
+        one = site.wait_for(alertname="ColdironSlurmControllerDown")
+    finally:
+        site.fault(f"{site.head} stopped slurmctld", clear=True)
     assert one["labels"]["severity"] == "page"
-    site.fault(f"{site.head} stopped slurmctld", clear=True)
     site.calm()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from email.message import Message
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_backup_that_took_over_is_in_command() -> None:
 def test_slurm_is_asked_once_in_the_declared_time() -> None:
     asked = []
 
-    def ask(words: Sequence[str]) -> str:
+    def ask(words: Sequence[str], seconds: float) -> str:
         asked.append(words[0])
         if words[0] == "squeue":
             raise subprocess.TimeoutExpired(words, 8)
@@ -180,9 +181,26 @@ def test_slurm_is_asked_once_in_the_declared_time() -> None:
 
 
 def test_a_slurm_that_does_not_answer_is_told() -> None:
-    def ask(words: Sequence[str]) -> str:
+    def ask(words: Sequence[str], seconds: float) -> str:
         raise subprocess.CalledProcessError(1, words)
 
     text = exporter.Collector(0, ask).text()
     assert "\nslurm_up 0\n" in text
     assert "\nslurm_dbd_up 0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("5", 4.0), ("10", 8.0), ("60", 8.0), ("0.2", 1.0), (None, 8.0), ("soon", 8.0)]
+)
+def test_an_answer_is_there_before_prometheus_is_tired_of_waiting(said: str | None, seconds: float) -> None:
+    asked = []
+
+    def ask(words: Sequence[str], seconds: float) -> str:
+        asked.append(seconds)
+        return ""
+
+    headers = Message()
+    if said is not None:
+        headers["X-Prometheus-Scrape-Timeout-Seconds"] = said
+    assert exporter.Collector(0, ask).answer("/metrics", "", headers)[0] == 200
+    assert set(asked) == {seconds}
