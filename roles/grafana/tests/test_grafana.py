@@ -6,38 +6,20 @@ import json
 
 import pytest
 
-FETCH = """
-import base64, ssl, sys, urllib.error, urllib.request
-url, authority, user = sys.argv[1:4]
-word = sys.stdin.readline().strip()
-context = ssl.create_default_context(cadata=authority) if authority else None
-asked = urllib.request.Request(url)
-if word:
-    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{word}".encode()).decode())
-try:
-    with urllib.request.urlopen(asked, timeout=15, context=context) as answer:
-        print(answer.status)
-        sys.stdout.write(answer.read().decode())
-except urllib.error.HTTPError as error:
-    print(error.code)
-"""
 UNIT = "grafana-server.service"
 PLACE = "/etc/grafana/coldiron"
 
 
 @pytest.fixture
-def ask(host, opts, eventually):
+def ask(ask_web, opts, eventually):
     """Ask Grafana on its own node: (status, what it answers). An empty password shows none."""
     tls = bool(opts["grafana_tls_certificate"])
     base = f"http{'s' * tls}://{opts['grafana_address']}:{opts['grafana_port']}"
 
     def get(path, password=None):
         word = opts["grafana_admin_password"] if password is None else password
-        authority = str(opts["coldiron_ca_certificate"]) if tls else ""
-        command = "printf '%%s\\n' %s | python3 -c %s %s %s %s"
-        done = host.run(command, str(word), FETCH, base + path, authority, opts["grafana_admin_user"])
-        status, _, text = done.stdout.partition("\n")
-        return int(status or 0), json.loads(text) if text.strip() else None
+        authority = opts["coldiron_ca_certificate"] if tls else ""
+        return ask_web(base + path, word and opts["grafana_admin_user"], word, authority=authority)
 
     assert eventually(lambda: get("/api/health", "")[0] == 200, seconds=60)
     return get
