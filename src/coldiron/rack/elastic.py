@@ -30,6 +30,8 @@ MOUNTED = "/srv/coldiron-elastic"
 NAME = "elasticsearch"
 VERSION = "8.19.21"
 ARTIFACT = f"org.elasticsearch.distribution.integ-test-zip:elasticsearch:{VERSION}:zip"
+# The maker's other packages, by the files of their fixtures.
+FIXTURES = ("kibana", "filebeat")
 _SECONDS = 900.0
 # Another checkout's making, which it may be using, is left alone for that long.
 _LEFT_ALONE_SECONDS = 86400.0
@@ -148,9 +150,10 @@ def making() -> str:
 
 
 def repository_making() -> str:
-    """What tells one making of the repository from another: the package's, and the fixture beside it."""
-    fixture = files("coldiron.testing.aptrepo").joinpath("kibana.yml").read_bytes()
-    return hashlib.sha256(making().encode() + fixture).hexdigest()[:12]
+    """What tells one making of the repository from another: the package's, and the fixtures beside it."""
+    folder = files("coldiron.testing.aptrepo")
+    fixtures = b"".join(folder.joinpath(f"{name}.yml").read_bytes() for name in FIXTURES)
+    return hashlib.sha256(making().encode() + fixtures).hexdigest()[:12]
 
 
 def fetched(host: Host, machine: Machine) -> Path:
@@ -247,9 +250,13 @@ def make(host: Host, layout: Layout, say: Callable[[str], None]) -> None:
     description = described(layout)
     if description.exists() and json.loads(description.read_text())["made"] == mark:
         return
-    say("making the package of Elasticsearch, once, and a stand-in for Kibana")
+    say("making the package of Elasticsearch, once, and stand-ins for Kibana and Filebeat")
     key = SigningKey.make(layout.data / "elastic-key")
-    build(place(layout), [Deb(package(host, layout.machine)), *named("kibana")], key)
+    build(
+        place(layout),
+        [Deb(package(host, layout.machine)), *(one for name in FIXTURES for one in named(name))],
+        key,
+    )
     public = layout.own / "elastic.asc"
     write_atomically(public, key.public)
     repository = {

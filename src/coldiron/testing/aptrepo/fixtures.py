@@ -1,4 +1,4 @@
-"""The makers' packages as fixtures, from fixtures.yml, enroot.yml, grafana.yml and kibana.yml."""
+"""The makers' packages as fixtures, from fixtures.yml, enroot.yml, grafana.yml, kibana.yml and filebeat.yml."""
 
 from __future__ import annotations
 
