@@ -7,10 +7,20 @@ import re
 import secrets
 
 import pytest
+import yaml
 
 UNIT = "coldiron-log-shipper.service"
-STATE = "/var/lib/coldiron-log-shipper"
+STATES = {"rsyslog": "/var/lib/coldiron-log-shipper", "filebeat": "/var/lib/coldiron-filebeat"}
 ETC = "/etc/coldiron/log-shipper"
+# What of a shipper lies there, and whose its password is.
+FILES = {
+    "rsyslog": {"rsyslog.conf", "password", "ca.crt"},
+    "filebeat": {"filebeat.yml", "filebeat.js", "ca.crt"},
+}
+SECRETS = {
+    "rsyslog": ("password", ("root", "log-shipper", 0o640)),
+    "filebeat": ("filebeat.yml", ("log-shipper", "log-shipper", 0o600)),
+}
 SECONDS = 120
 # Who quotes a command line, how, and how the line ends that is kept of it.
 QUOTES = (
@@ -96,6 +106,24 @@ def arrived(ask, opts, find, eventually):
     return wait
 
 
+@pytest.fixture
+def agent(opts):
+    """Who ships here."""
+    return opts["log_shipper_agent"]
+
+
+@pytest.fixture
+def told(host, agent):
+    """What the shipper is told: text for rsyslog, a tree for Filebeat. Tests call it."""
+
+    def read():
+        if agent == "filebeat":
+            return yaml.safe_load(host.file(f"{ETC}/filebeat.yml").content_string)
+        return host.file(f"{ETC}/rsyslog.conf").content_string
+
+    return read
+
+
 def word() -> str:
     return "w" + secrets.token_hex(8)
 
@@ -128,25 +156,84 @@ def test_it_runs_as_a_user_who_may_do_nothing_else(host, opts, eventually):
     assert int(status["CapEff"], 16) == allowed
 
 
-def test_nobody_else_reads_its_password(host, opts):
-    password = host.file(f"{ETC}/password")
-    assert (password.user, password.group, password.mode) == ("root", "log-shipper", 0o640)
-    assert host.file(STATE).mode == 0o700
+def test_nobody_else_reads_its_password(host, agent):
+    name, expected = SECRETS[agent]
+    file = host.file(f"{ETC}/{name}")
+    assert (file.user, file.group, file.mode) == expected
+    assert host.file(ETC).mode == 0o750
+    assert host.file(STATES[agent]).mode == 0o700
 
 
-def test_it_trusts_the_site_s_authority_alone(host, opts):
+def test_no_command_line_says_its_password(host, opts, eventually):
+    pid = eventually(lambda: int(host.check_output("systemctl show -p MainPID --value %s", UNIT)))
+    said = host.file(f"/proc/{pid}/cmdline").content_string + host.file(f"/proc/{pid}/environ").content_string
+    assert str.__str__(opts["log_shipper_password"]) not in said
+
+
+def test_it_is_the_declared_shipper_and_the_other_is_away(host, agent, eventually):
+    pid = eventually(lambda: int(host.check_output("systemctl show -p MainPID --value %s", UNIT)))
+    assert agent in host.file(f"/proc/{pid}/cmdline").content_string
+    assert set(host.file(ETC).listdir()) == FILES[agent]
+    for other, state in STATES.items():
+        assert host.file(state).exists == (other == agent)
+
+
+def test_the_package_s_own_unit_ships_nothing(host, agent):
+    """Of Filebeat's package; where rsyslog ships, a Filebeat is the site's own."""
+    if agent == "filebeat":
+        assert host.check_output("systemctl is-active filebeat.service || true").strip() == "inactive"
+        assert host.check_output("systemctl is-enabled filebeat.service || true").strip() == "disabled"
+
+
+def test_it_ships_to_the_declared_servers_and_to_no_other(opts, agent, told):
+    expected = [f"https://{one}:{opts['log_shipper_port']}" for one in opts["log_shipper_servers"]]
+    if agent == "filebeat":
+        output = told()["output"]
+        assert list(output) == ["elasticsearch"]
+        assert output["elasticsearch"]["hosts"] == expected
+        assert output["elasticsearch"]["index"] == opts["log_shipper_data_stream"]
+        return
+    found = re.findall(r"server=\[([^\]]*)\] searchIndex=\"([^\"]*)\"", told())
+    assert {(tuple(re.findall(r'"([^"]*)"', urls)), index) for urls, index in found} == {
+        (tuple(expected), opts["log_shipper_data_stream"])
+    }
+
+
+def test_it_trusts_the_site_s_authority_alone(host, opts, agent, told):
     assert host.file(f"{ETC}/ca.crt").content_string.strip() == opts["log_shipper_ca_certificate"].strip()
-    text = host.file(f"{ETC}/rsyslog.conf").content_string
+    if agent == "filebeat":
+        words = told()["output"]["elasticsearch"]["ssl"]
+        assert words["verification_mode"] == "full"
+        assert words["certificate_authorities"] == [f"{ETC}/ca.crt"]
+        return
+    text = told()
     assert "skipverify" not in text.lower()
     assert text.count('usehttps="on"') == text.count('type="omelasticsearch"')
 
 
-def test_what_waits_lies_on_the_disk_and_is_bounded(host, opts):
-    text = host.file(f"{ETC}/rsyslog.conf").content_string
+def test_what_waits_lies_on_the_disk_and_is_bounded(opts, agent, told):
+    if agent == "filebeat":
+        queue = told()["queue"]
+        assert list(queue) == ["disk"]
+        assert queue["disk"]["max_size"] == opts["log_shipper_queue_mib"] * 1024 * 1024
+        assert queue["disk"]["path"].startswith(STATES[agent])
+        return
+    text = told()
     assert 'queue.type="Disk"' in text
     assert f'queue.size="{opts["log_shipper_queue_lines"]}"' in text
     assert f'queue.maxDiskSpace="{opts["log_shipper_queue_mib"]}m"' in text
     assert 'main_queue(queue.type="Direct")' in text
+
+
+def test_its_memory_and_its_own_log_are_bounded(host, opts, agent, told):
+    unit = host.file(f"/etc/systemd/system/{UNIT}").content_string
+    assert f"MemoryMax={opts['log_shipper_memory_mib']}M" in unit.splitlines()
+    if agent == "filebeat":
+        log = told()["logging"]
+        assert (log["to_files"], log["to_stderr"]) == (True, False)
+        for files in (log["files"], log["event_data"]["files"]):
+            assert files["rotateeverybytes"] == opts["log_shipper_rejected_mib"] * 1024 * 1024
+            assert (files["keepfiles"], files["permissions"]) == (2, 0o600)
 
 
 def test_the_journal_leaves_room_and_nothing_is_kept_twice(host, opts):
