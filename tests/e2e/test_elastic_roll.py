@@ -279,7 +279,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logs]:
 def repacked(scratch: Path) -> None:
     """Put the server into the rack's repository under a higher Debian revision."""
     layout = Layout(NAME, INVENTORY)
-    (old,) = elastic.place(layout).glob("*.deb")
+    (old,) = elastic.place(layout).glob(f"{elastic.NAME}_*.deb")
     tree, new = scratch / "tree", scratch / f"{elastic.NAME}_{UPGRADE}.deb"
     subprocess.run(["dpkg-deb", "--raw-extract", str(old), str(tree)], check=True)
     control = tree / "DEBIAN" / "control"
