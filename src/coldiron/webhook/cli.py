@@ -153,6 +153,10 @@ def context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None
         return None
     if certificate is None or key is None:
         raise ColdironError("--tls-certificate and --tls-key go together")
+    return _with(certificate, key)
+
+
+def _with(certificate: Path, key: Path) -> ssl.SSLContext:
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -188,4 +192,4 @@ def context_by_site(inventory: Path, address: str) -> ssl.SSLContext:
         files = [Path(folder, name) for name in ("certificate.pem", "key.pem")]
         for file, text in zip(files, issue(key, certificate, [address]), strict=True):
             file.write_text(text, encoding="ascii")
-        return context(*files) or ssl.create_default_context()
+        return _with(*files)
