@@ -27,6 +27,9 @@ from coldiron.inventory.findings import shown, shown_path
 MACHINE_DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
 _LONGEST_TEXT = 4096
 _ATTEMPTS = 4
+# What a coldiron that was killed leaves behind is interrupted with it, and ends within moments.
+_ENDING_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def take(files: list[Path], who: Holder, now: float) -> Lock:
             if not _flock(descriptor, file):
                 raise _held(file, _read(descriptor), now)
             died = died or _read(descriptor)
-        if died is not None and died.machine == who.machine and _lives(died):
+        if died is not None and died.machine == who.machine and _stays(died):
             raise ColdironError(
                 f"run {shown(died.run)} lost its coldiron, but its ansible-playbook still works on the cluster; wait "
                 f"until it has ended, or end it: kill -- -{died.group}",
@@ -239,13 +242,27 @@ def _read(descriptor: int) -> Holder | None:
 
 
 def _start_of(pid: int) -> str:
-    """When a process of this machine began, in the kernel's words: a number that is used again differs in it."""
+    """When a process of this machine began, in the kernel's words: a number that is used again differs in it.
+
+    Nothing of one that has ended and only waits to be buried: a container's first process may take its time.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if words[0] in "ZX" else f"{boot} {words[19]}"
     except (OSError, IndexError):
         return ""
 
 
 def _lives(who: Holder) -> bool:
     return bool(who.group and who.group_start and _start_of(who.group) == who.group_start)
+
+
+def _stays(who: Holder) -> bool:
+    """Whether it lives on, and not only until it has ended as it was told to."""
+    end = time.monotonic() + _ENDING_SECONDS
+    while _lives(who):
+        if time.monotonic() > end:
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,21 +179,39 @@ def test_two_runs_do_not_meet(files: list[Path], other: subprocess.Popen[str]) -
         assert held.died is None
 
 
-def test_ansible_that_outlives_its_coldiron(files: list[Path]) -> None:
-    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    try:
-        held = lock.take(files, me("r0"), NOW)
-        held.runs_as(process.pid)
-        left_behind = files[0].read_text()
-        held.release()
-        files[0].write_text(left_behind)
-        with pytest.raises(ColdironError, match=rf"run r0 lost its coldiron.*kill -- -{process.pid}"):
-            lock.take(files, me(), NOW)
-    finally:
-        process.kill()
-        process.wait()
-    with lock.holding(files, me(), NOW) as again:
-        assert again.died is not None
+def died_beside(files: list[Path], process: subprocess.Popen[bytes]) -> None:
+    """Leave the locks as a coldiron that was killed does whose ansible-playbook is ``process``."""
+    held = lock.take(files, me("r0"), NOW)
+    held.runs_as(process.pid)
+    left_behind = files[0].read_text()
+    held.release()
+    files[0].write_text(left_behind)
+
+
+def test_ansible_that_outlives_its_coldiron(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_ENDING_SECONDS", 0.3)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        try:
+            died_beside(files, process)
+            with pytest.raises(ColdironError, match=rf"run r0 lost its coldiron.*kill -- -{process.pid}"):
+                lock.take(files, me(), NOW)
+            # It has ended, and nobody has asked how: this test is its parent, and has not.
+            process.kill()
+            with lock.holding(files, me(), NOW) as again:
+                assert again.died is not None
+            assert process.returncode is None
+        finally:
+            process.kill()
+
+
+def test_ansible_that_is_about_to_end_is_waited_for(files: list[Path]) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        died_beside(files, process)
+        later = threading.Timer(0.5, process.kill)
+        later.start()
+        with lock.holding(files, me(), NOW) as again:
+            assert again.died is not None
+        later.join()
 
 
 def test_a_link_in_place_of_the_lock(tmp_path: Path, files: list[Path]) -> None:
