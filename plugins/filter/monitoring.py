@@ -156,6 +156,11 @@ def _way(job: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     if tls:
         words["scheme"] = "https"
         words["tls_config"] = {"ca_file": f"{directory}/ca.pem"} if wanted["ca"] else {}
+        if job.get("certificate"):
+            words["tls_config"] |= {
+                "cert_file": f"{directory}/certificate.pem",
+                "key_file": f"{directory}/key.pem",
+            }
     if password:
         words["basic_auth"] = {
             "username": wanted["user"],
@@ -451,7 +456,11 @@ def probe_targets(
     hostvars: Mapping[str, Mapping[str, Any]],
     known: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the targets of ``probes`` (module, port, of: a function in ``shape``) for the blackbox exporter."""
+    """Return the targets of ``probes`` (module, port, of: a function in ``shape``) for the blackbox exporter.
+
+    ``listens`` is an address that it listens on: what only its host hears, as behind a proxy of the site's own, is not
+    asked from outside.
+    """
     return [
         {
             "address": f"{addresses[host]}:{probe['port']}" if probe.get("port") else addresses[host],
@@ -459,7 +468,7 @@ def probe_targets(
         }
         for probe in probes
         for host in shape[probe["of"]]
-        if host in addresses
+        if host in addresses and not str(probe.get("listens") or "").startswith("127.")
     ]
 
 

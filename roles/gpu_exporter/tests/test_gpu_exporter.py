@@ -17,18 +17,38 @@ def address(opts):
     return opts["gpu_exporter_address"], int(opts["gpu_exporter_port"])
 
 
+DIRECTORY = "/etc/coldiron/gpu-exporter"
+# Asks an address for a page, as one who has these certificates where there are any.
+PROGRAM = """\
+import ssl, sys, urllib.request
+address, authority, certificate, key = sys.argv[1:]
+context = ssl.create_default_context(cafile=authority) if authority else ssl._create_unverified_context()
+if certificate:
+    context.load_cert_chain(certificate, key)
+print(urllib.request.urlopen(address, timeout=5, context=context).read().decode())
+"""
+
+
 @pytest.fixture
-def scrape(host, opts, eventually):
-    """What the exporter serves, read on its own node: {metric: {uuid: value}}, and each metric's labels."""
-    where = ":".join(map(str, address(opts)))
+def ask(host, opts):
+    """Ask the exporter on its own node: with the node's certificate, where only who has one of the authority's may."""
     scheme = "https" if opts["gpu_exporter_tls_certificate"] else "http"
-    program = (
-        "import ssl, sys, urllib.request; c = ssl._create_unverified_context();"
-        "sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=5, context=c).read().decode())"
-    )
+    url = f"{scheme}://{':'.join(map(str, address(opts)))}/metrics"
+    authority = f"{DIRECTORY}/client-ca.pem" if opts["gpu_exporter_tls_client_ca"] else ""
+
+    def ask(known=True, url=url):
+        pair = (f"{DIRECTORY}/certificate.pem", f"{DIRECTORY}/key.pem") if known and authority else ("", "")
+        return host.run("python3 -c %s %s %s %s %s", PROGRAM, url, authority, *pair)
+
+    return ask
+
+
+@pytest.fixture
+def scrape(ask, eventually):
+    """What the exporter serves, read on its own node: {metric: {uuid: value}}, and each metric's labels."""
 
     def read():
-        answer = host.run("python3 -c %s %s", program, f"{scheme}://{where}/metrics")
+        answer = ask()
         return answer.stdout if answer.rc == 0 else ""
 
     return lambda: samples(eventually(read, seconds=30))
@@ -68,6 +88,17 @@ def test_it_is_heard_where_it_is_declared_and_nowhere_else(host, opts, scrape):
     where, port = address(opts)
     lines = host.check_output("ss -Hltn").splitlines()
     assert [line.split()[3] for line in lines if line.split()[3].endswith(f":{port}")] == [f"{where}:{port}"]
+
+
+def test_nobody_reads_without_a_certificate_of_the_authority(opts, ask, scrape):
+    if not opts["gpu_exporter_tls_client_ca"]:
+        return
+    assert scrape()
+    refused = ask(known=False)
+    assert refused.rc
+    assert "CERTIFICATE_REQUIRED" in refused.stderr.upper().replace(" ", "_"), refused.stderr
+    plain = ask(known=False, url=f"http://{':'.join(map(str, address(opts)))}/metrics")
+    assert plain.rc
 
 
 def test_it_serves_what_the_driver_says(host, opts, scrape):

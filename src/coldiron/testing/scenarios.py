@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.run.processes import kill_tree
 from coldiron.testing.stages import find_collection, read_plays, roles_in_order
 from coldiron.testing.steps import WHOLE_SITE, command, environment
 
@@ -77,22 +78,27 @@ def changed_files(root: Path, revision: str) -> list[str]:
 def molecule(root: Path, words: list[str], log: Path) -> tuple[int, str]:
     """Run molecule with its output in a log file; returns its status and the last action that it began."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as stream:
+    with (
+        log.open("w", encoding="utf-8") as stream,
+        subprocess.Popen(
+            [command("molecule"), "--base-config", str(root / CONFIG), *words],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            start_new_session=True,
+        ) as process,
+    ):
         try:
-            finished = subprocess.run(
-                [command("molecule"), "--base-config", str(root / CONFIG), *words],
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env=environment(),
-                timeout=SCENARIO_SECONDS,
-                check=False,
-            )
-            status = finished.returncode
+            status = process.wait(SCENARIO_SECONDS)
         except subprocess.TimeoutExpired:
             stream.write(f"\nno end within {SCENARIO_SECONDS} s\n")
             status = 124
+        finally:
+            # What it has started would work on the nodes of the next one.
+            if process.poll() is None:
+                kill_tree(process.pid)
     actions = ACTION.findall(ESCAPES.sub("", log.read_text(encoding="utf-8", errors="replace")))
     return status, actions[-1] if actions else "start"
 

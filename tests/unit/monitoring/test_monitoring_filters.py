@@ -116,9 +116,10 @@ def test_jobs_become_prometheus_words() -> None:
         {"name": "gpu", "tls": False, "password": False, "interval_seconds": 5},
         {"name": "probe", "via": "10.0.0.1:9115", "path": "/probe"},
         {"name": "far", "federate": ['{job="node"}'], "settings": {"scrape_interval": "2m"}},
+        {"name": "shown", "password": False, "certificate": True},
     ]
     found = yaml.safe_load(monitoring.prometheus_config({**WANTED, "jobs": jobs}))
-    node, gpu, probe, far = found["scrape_configs"]
+    node, gpu, probe, far, shown = found["scrape_configs"]
     assert node["tls_config"] == {"ca_file": "/etc/p/ca.pem"}
     assert node["basic_auth"] == {"username": "prometheus", "password_file": "/etc/p/scrape-password"}
     assert (node["scheme"], node["metrics_path"]) == ("https", "/metrics")
@@ -127,6 +128,12 @@ def test_jobs_become_prometheus_words() -> None:
     assert probe["relabel_configs"][-1] == {"target_label": "__address__", "replacement": "10.0.0.1:9115"}
     assert (far["honor_labels"], far["metrics_path"]) == (True, "/federate")
     assert far["scrape_interval"] == "2m"
+    assert (shown["scheme"], "basic_auth" in shown) == ("https", False)
+    assert shown["tls_config"] == {
+        "ca_file": "/etc/p/ca.pem",
+        "cert_file": "/etc/p/certificate.pem",
+        "key_file": "/etc/p/key.pem",
+    }
     assert found["alerting"]["alertmanagers"][0]["static_configs"] == [{"targets": ["10.0.0.1:9093"]}]
     assert found["remote_write"] == [{"url": "https://far.invalid/write"}]
 

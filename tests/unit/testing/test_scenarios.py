@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,9 +89,18 @@ def test_nothing_touched_is_no_failure(
 
 
 def test_a_scenario_that_hangs_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = write(root / "hang", "#!/bin/sh\nexec sleep 30\n", executable=True)
+    """With what it has started, as Ansible's workers in sessions of their own."""
+    beat = root / "beat"
+    script = write(
+        root / "hang",
+        f"#!/bin/sh\nsetsid sh -c 'while sleep 0.05; do date +%N > {beat}; done' &\nexec sleep 30\n",
+        executable=True,
+    )
     monkeypatch.setattr(scenarios, "command", lambda name: str(script))
-    monkeypatch.setattr(scenarios, "SCENARIO_SECONDS", 0.3)
+    monkeypatch.setattr(scenarios, "SCENARIO_SECONDS", 1)
     (outcome,) = scenarios.run_scenarios(root, ["toy"])
     assert not outcome.passed
     assert outcome.action == "start"
+    last = beat.read_text()
+    time.sleep(0.5)
+    assert beat.read_text() == last
