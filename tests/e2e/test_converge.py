@@ -16,6 +16,11 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "unit" / "converge")]
 
+from ansible.plugins.loader import init_plugin_loader  # noqa: E402
+
+# Ansible's own way of importing a collection, before the harness imports a part of it: other tests share the process.
+init_plugin_loader([])
+
 from ansible.executor.module_common import modify_module  # noqa: E402
 from ansible.template import Templar  # noqa: E402
 from converge_rack import Rack  # noqa: E402

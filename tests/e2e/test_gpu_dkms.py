@@ -28,7 +28,7 @@ name: gpu-dkms
 domain: dkms.internal
 networks:
   cluster: {subnet: 10.77.19.0/24, gateway: 10.77.19.254}
-features: {scheduler: slurm, home_backend: provided, gpus: provided}
+features: {scheduler: none, home_backend: provided, gpus: provided}
 defaults: {platform: container, distribution: debian-13}
 nodes:
   - {name: node01, kind: head, address: 10.77.19.1}
