@@ -352,15 +352,15 @@ def test_nvitops_exporter_exports(node: Node, nvitop: str) -> None:
     fetch = shlex.quote(
         "import urllib.request as u; print(u.urlopen('http://127.0.0.1:5050/metrics').read().decode())"
     )
-    deadline = time.monotonic() + SLOW_NODE_SECONDS
-    while (
-        "gpu_power_usage_W" not in (said := node.run(f"python3 -c {fetch}").text)
-        and time.monotonic() < deadline
-    ):
-        time.sleep(1)
-    node.run("kill $(cat /root/exporter.pid)")
     uuid = node.asked("uuid", 3)
-    lines = [line for line in said.splitlines() if line.startswith("gpu_power_limit_W{") and uuid in line]
+    deadline = time.monotonic() + SLOW_NODE_SECONDS
+    # It answers before it has asked the GPUs, one after the other.
+    lines: list[str] = []
+    while not lines and time.monotonic() < deadline:
+        time.sleep(1)
+        said = node.run(f"python3 -c {fetch}").text
+        lines = [line for line in said.splitlines() if line.startswith("gpu_power_limit_W{") and uuid in line]
+    node.run("kill $(cat /root/exporter.pid)")
     assert [line.rpartition(" ")[2] for line in lines] == ["700.0"], said[-500:]
 
 
