@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from coldiron.testing import asking
+
 UNIT = "coldiron-gpu-exporter.service"
+DIRECTORY = "/etc/coldiron/gpu-exporter"
 SMI = "nvidia-smi --format=csv,noheader,nounits --query-gpu="
 SAMPLE = re.compile(r"^(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -17,28 +20,16 @@ def address(opts):
     return opts["gpu_exporter_address"], int(opts["gpu_exporter_port"])
 
 
-DIRECTORY = "/etc/coldiron/gpu-exporter"
-# Asks an address for a page, as one who has these certificates where there are any.
-PROGRAM = """\
-import ssl, sys, urllib.request
-address, authority, certificate, key = sys.argv[1:]
-context = ssl.create_default_context(cafile=authority) if authority else ssl._create_unverified_context()
-if certificate:
-    context.load_cert_chain(certificate, key)
-print(urllib.request.urlopen(address, timeout=5, context=context).read().decode())
-"""
-
-
 @pytest.fixture
 def ask(host, opts):
     """Ask the exporter on its own node: with the node's certificate, where only who has one of the authority's may."""
-    scheme = "https" if opts["gpu_exporter_tls_certificate"] else "http"
-    url = f"{scheme}://{':'.join(map(str, address(opts)))}/metrics"
-    authority = f"{DIRECTORY}/client-ca.pem" if opts["gpu_exporter_tls_client_ca"] else ""
+    where = ":".join(map(str, address(opts)))
+    authority = str(opts["gpu_exporter_tls_client_ca"]) or None
+    pair = (f"{DIRECTORY}/certificate.pem", f"{DIRECTORY}/key.pem") if authority else None
 
-    def ask(known=True, url=url):
-        pair = (f"{DIRECTORY}/certificate.pem", f"{DIRECTORY}/key.pem") if known and authority else ("", "")
-        return host.run("python3 -c %s %s %s %s %s", PROGRAM, url, authority, *pair)
+    def ask(known=True, scheme="https" if opts["gpu_exporter_tls_certificate"] else "http"):
+        url = f"{scheme}://{where}/metrics"
+        return asking.answered(host, url, authority=authority, client=pair if known else None)
 
     return ask
 
@@ -48,8 +39,8 @@ def scrape(ask, eventually):
     """What the exporter serves, read on its own node: {metric: {uuid: value}}, and each metric's labels."""
 
     def read():
-        answer = ask()
-        return answer.stdout if answer.rc == 0 else ""
+        status, text = ask()
+        return text if status == 200 else ""
 
     return lambda: samples(eventually(read, seconds=30))
 
@@ -94,11 +85,10 @@ def test_nobody_reads_without_a_certificate_of_the_authority(opts, ask, scrape):
     if not opts["gpu_exporter_tls_client_ca"]:
         return
     assert scrape()
-    refused = ask(known=False)
-    assert refused.rc
-    assert "CERTIFICATE_REQUIRED" in refused.stderr.upper().replace(" ", "_"), refused.stderr
-    plain = ask(known=False, url=f"http://{':'.join(map(str, address(opts)))}/metrics")
-    assert plain.rc
+    status, refusal = ask(known=False)
+    assert status == 0
+    assert "CERTIFICATE_REQUIRED" in refusal.upper().replace(" ", "_"), refusal
+    assert ask(known=False, scheme="http")[0] != 200
 
 
 def test_it_serves_what_the_driver_says(host, opts, scrape):

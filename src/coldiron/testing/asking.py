@@ -18,7 +18,12 @@ if words["user"] is not None:
 data = None if words["body"] is None else words["body"].encode()
 asked = urllib.request.Request(words["url"], data, headers, method=words["method"])
 try:
-    context = ssl.create_default_context(cadata=words["authority"]) if words["authority"] else None
+    if words["authority"] is None:
+        context = ssl._create_unverified_context()
+    else:
+        context = ssl.create_default_context(cadata=words["authority"] or None)
+    if words["client"]:
+        context.load_cert_chain(*words["client"])
     with urllib.request.urlopen(asked, timeout=30, context=context) as answer:
         status, text = answer.status, answer.read()
 except urllib.error.HTTPError as error:
@@ -37,7 +42,8 @@ def answered(
     host: Any,
     url: str,
     *,
-    authority: str = "",
+    authority: str | None = "",
+    client: tuple[str, str] | None = None,
     user: str | None = None,
     password: str = "",
     method: str = "",
@@ -46,11 +52,14 @@ def answered(
 ) -> tuple[int, str]:
     """The status and the text that ``host`` is answered at ``url``; 0, and why, where it is not answered.
 
-    ``authority`` is PEM; without a ``user`` nobody logs in. A ``body`` is posted, or what ``method`` says is done.
+    ``authority`` is PEM, and empty those that the node trusts; with None the server's certificate is not looked at.
+    ``client`` is who asks: files on the node with a certificate and its key. Without a ``user`` nobody logs in. A
+    ``body`` is posted, or what ``method`` says is done.
     """
     words = {
         "url": url,
-        "authority": str(authority),
+        "authority": None if authority is None else str(authority),
+        "client": client,
         # As it is, and not encoded: a report knows it then, and leaves it out.
         "user": None if user is None else str(user),
         "password": str(password),
