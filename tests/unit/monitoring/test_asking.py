@@ -67,9 +67,10 @@ def url(authority: tuple[str, tuple[str, str]]) -> Iterator[str]:
 def test_who_shows_a_certificate_is_answered(authority: tuple[str, tuple[str, str]], url: str) -> None:
     certificate, files = authority
     assert answered(Host(), url, authority=certificate, client=files) == (200, "heard")
-    status, why = answered(Host(), url, authority=certificate)
-    assert status == 0
-    assert "CERTIFICATE_REQUIRED" in why
+    # The connection may be reset before the reason is read: then once more.
+    refused = [answered(Host(), url, authority=certificate) for _ in range(20)]
+    assert {status for status, _ in refused} == {0}
+    assert any("CERTIFICATE_REQUIRED" in why for _, why in refused)
 
 
 def test_the_server_s_certificate_is_looked_at_unless_nobody_wants_that(
