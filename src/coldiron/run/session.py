@@ -119,8 +119,8 @@ def run(request: Request, watcher: Watcher) -> tuple[RunState, StoredRun]:
                     f"run {held.died.run} of {held.died.user} ended without a word; this run takes its place"
                 )
         _sweep(runs)
-        stored = runs.create(name)
-        state = _Recorded(request, seen, stored, watcher, held).run(now)
+        stored = StoredRun(runs.directory / name)
+        state = _Recorded(request, seen, runs, stored, watcher, held).run(now)
         with contextlib.suppress(OSError):
             stored.keep_summary(state)
         runs.prune(keep, days, time.time())
@@ -134,12 +134,14 @@ class _Recorded:
         self,
         request: Request,
         seen: survey.Survey,
+        runs: Runs,
         stored: StoredRun,
         watcher: Watcher,
         held: lock.Lock | None,
     ) -> None:
         self.request = request
         self.seen = seen
+        self.runs = runs
         self.stored = stored
         self.watcher = watcher
         self.held = held
@@ -151,13 +153,15 @@ class _Recorded:
 
     def run(self, now: float) -> RunState:
         try:
+            header = self._header(now)
             with ExitStack() as stack:
-                self.events = EventWriter(self.stored.events)
-                stack.callback(self.events.close)
+                with self.runs.create(self.stored.id) as begun:
+                    self.events = EventWriter(begun.events)
+                    stack.callback(self.events.close)
+                    self._add(now, START, header)
                 self.log = stack.enter_context(_private_text(self.stored.log))
                 private = stack.enter_context(_private_directory(self.stored.id))
                 # Last in, first out: the view is gone before anything else is said.
-                self._add(now, START, self._header(now))
                 self.watcher.begin(self.reducer.state, self.stored)
                 stack.callback(self.watcher.end)
                 stack.enter_context(self.stop.listening())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -10,7 +11,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ KEEP_RUNS = 100
 KEEP_DAYS = 30
 # How far back a run that is on is looked for.
 _LOOKED_AT = 20
+# Before the name of a run that has not begun yet.
+_HIDDEN = "."
 _ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9-]+-[0-9a-f]{4}")
 
 
@@ -213,13 +216,24 @@ class Runs:
             )
         return StoredRun(self.directory / fitting[0])
 
-    def create(self, name: str) -> StoredRun:
-        """A new, empty run of that name. Raises ColdironError where it cannot be made."""
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[StoredRun]:
+        """A new run of that name, to be begun in the block; others find it once the block has ended.
+
+        So nobody ever finds a run without its header. What the block yields lies elsewhere until then. Raises
+        ColdironError where it cannot be made.
+        """
+        hidden = self.directory / f"{_HIDDEN}{name}"
         try:
-            (self.directory / name).mkdir(mode=0o700)
+            hidden.mkdir(mode=0o700)
         except OSError as error:
             raise cannot_write(self.directory, error) from None
-        return StoredRun(self.directory / name)
+        try:
+            yield StoredRun(hidden)
+            hidden.rename(self.directory / name)
+        except BaseException:
+            shutil.rmtree(hidden, ignore_errors=True)
+            raise
 
     def prepare(self) -> None:
         """Make the directory, which git is told to ignore. Raises ColdironError."""
@@ -237,6 +251,7 @@ class Runs:
         A run that is on stays. Raises ColdironError.
         """
         gone = []
+        self._prune_unborn(now)
         edge = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(max(0.0, now - days * 86400)))
         for name in self.ids()[max(0, keep) :]:
             run = StoredRun(self.directory / name)
@@ -248,6 +263,14 @@ class Runs:
                 raise cannot_write(run.directory, error) from None
             gone.append(name)
         return gone
+
+    def _prune_unborn(self, now: float) -> None:
+        """Remove what runs that were killed before others could find them left behind a day ago."""
+        edge = new_name("", now - 86400)
+        for hidden in self.directory.glob(f"{_HIDDEN}*"):
+            name = hidden.name.removeprefix(_HIDDEN)
+            if _ID.fullmatch(name) and name < edge:
+                shutil.rmtree(hidden, ignore_errors=True)
 
     def list(self) -> Sequence[RunSummary]:
         """One line about each run, newest first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -20,10 +19,10 @@ from coldiron import cli
 from coldiron.run import lock
 from coldiron.run.artifacts import state_of
 from coldiron.run.state import Outcome
-from coldiron.run.store import Runs, new_name
+from coldiron.run.store import Runs
 from coldiron.testing.steps import command
 from tests.unit.node.samples import CLUSTER
-from tests.unit.run.samples import recording, write_play
+from tests.unit.run.samples import keep, write_play
 
 NOW = 1795280000.0
 Run = Callable[..., tuple[int, str, str]]
@@ -35,10 +34,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "inv").mkdir()
     (tmp_path / "inv" / "cluster.yml").write_text(CLUSTER)
     runs = Runs(tmp_path / "inv")
-    runs.prepare()
     for when, name in ((NOW, "failed"), (NOW + 60, "ok")):
-        stored = runs.create(new_name("apply", when))
-        stored.events.write_bytes(gzip.decompress(recording(name).read_bytes()))
+        stored = keep(runs, when, name)
         stored.log.write_text("all that it said\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from pathlib import Path
 
 from coldiron.run.events import read_events
 from coldiron.run.reducer import reduce
 from coldiron.run.state import RunState
+from coldiron.run.store import Runs, StoredRun, new_name
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "runs"
 NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in RECORDINGS.glob("*.jsonl.gz"))
@@ -46,6 +48,15 @@ here:
 def recording(name: str) -> Path:
     """The file of a recorded run."""
     return RECORDINGS / f"{name}.jsonl.gz"
+
+
+def keep(runs: Runs, when: float, name: str, verb: str = "apply") -> StoredRun:
+    """Keep a recorded run among ``runs`` as one that began at ``when`` (seconds since the epoch)."""
+    runs.prepare()
+    run = new_name(verb, when)
+    with runs.create(run) as begun:
+        begun.events.write_bytes(gzip.decompress(recording(name).read_bytes()))
+    return StoredRun(runs.directory / run)
 
 
 def recorded(name: str) -> RunState:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import gzip
 import json
 import os
 import stat
@@ -18,21 +18,19 @@ import pytest
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.run import lock
+from coldiron.run.events import START, EventWriter
 from coldiron.run.lock import Holder
 from coldiron.run.mask import MASK, Mask
 from coldiron.run.state import Outcome
 from coldiron.run.store import Runs, StoredRun, base_of, new_name, retention
-from tests.unit.run.samples import recording
+from tests.unit.run.samples import keep
 
 NOW = 1795280000.0
 DAY = 86400.0
 
 
 def add(runs: Runs, when: float, name: str = "ok", verb: str = "apply") -> StoredRun:
-    runs.prepare()
-    stored = runs.create(new_name(verb, when))
-    stored.events.write_bytes(gzip.decompress(recording(name).read_bytes()))
-    return stored
+    return keep(runs, when, name, verb)
 
 
 def test_runs_are_found_by_what_a_person_types(tmp_path: Path) -> None:
@@ -78,6 +76,43 @@ def test_the_run_that_is_on_is_the_current_one(tmp_path: Path) -> None:
     with first.events.open("ab") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert runs.current() == first
+
+
+def test_a_run_is_found_with_its_header_or_not_at_all(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    earlier = add(runs, NOW)
+    name = new_name("apply", NOW + 60)
+    with runs.create(name) as begun:
+        writer = EventWriter(begun.events)
+        assert runs.ids() == [earlier.id]
+        assert runs.open("last").state().header.id == earlier.state().header.id
+        writer.write(NOW + 60, START, {"header": {"id": name}})
+    assert runs.ids() == [name, earlier.id]
+    state = runs.open("last").state()
+    assert (state.header.id, state.outcome) == (name, Outcome.RUNNING)
+    writer.close()
+
+
+def test_a_run_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    add(runs, NOW)
+    before = sorted(runs.directory.iterdir())
+
+    def on_a_full_disk() -> None:
+        with runs.create(new_name("apply", NOW + 60)) as begun:
+            begun.events.write_text("half a li")
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        on_a_full_disk()
+    assert sorted(runs.directory.iterdir()) == before
+    # One that was killed then is swept away a day later.
+    left = runs.directory / f".{new_name('apply', NOW)}"
+    left.mkdir()
+    runs.prune(100, 30, NOW + DAY / 2)
+    assert left.exists()
+    runs.prune(100, 30, NOW + 2 * DAY)
+    assert sorted(runs.directory.iterdir()) == before
 
 
 def test_a_summary_saves_reading_the_events(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from pathlib import Path
 
@@ -11,19 +10,17 @@ from rich.console import Console
 
 from coldiron.run.events import read_events
 from coldiron.run.reducer import Reducer
-from coldiron.run.store import Runs, new_name
+from coldiron.run.store import Runs
 from coldiron.run.watch import Shown, past_states
-from tests.unit.run.samples import recorded, recording
+from tests.unit.run.samples import keep, recorded, recording
 
 NOW = 1795280000.0
 
 
 def store(folder: Path, *names: str) -> Runs:
     runs = Runs(folder)
-    runs.prepare()
     for place, name in enumerate(names):
-        stored = runs.create(new_name("apply", NOW + place))
-        stored.events.write_bytes(gzip.decompress(recording(name).read_bytes()))
+        keep(runs, NOW + place, name)
     return runs
 
 
