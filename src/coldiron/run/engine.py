@@ -27,6 +27,8 @@ from coldiron.run.processes import kill_marked, kill_tree
 _LOOK_SECONDS = 1
 # Seconds that ansible-playbook has to end by itself once it was asked to; then it is killed.
 GRACE_SECONDS = 20
+# And until it is asked again: what Python raises in the midst of a fork, it passes over.
+_AGAIN_SECONDS = 5
 # Names the run in the environment of all that it starts.
 _MARK = "COLDIRON_RUN_PROCESSES"
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -105,6 +107,8 @@ class Stop:
         if over and self._pid:
             # ansible-runner, which is told so, would kill its process group only.
             kill_tree(self._pid)
+        elif time.monotonic() - self._since > _AGAIN_SECONDS:
+            self._pass_on()
         return over
 
     def _pass_on(self) -> None:

@@ -12,6 +12,8 @@ _PROC = Path("/proc")
 # A process that is killed is gone within moments; this many looks bound what keeps starting others.
 _SWEEPS = 50
 _SWEEP_SECONDS = 0.1
+# A process that is stopped has stopped within moments, unless it waits for a disk.
+_STOP_SECONDS = 0.01
 
 
 def descendants(pid: int, proc: Path = _PROC) -> list[int]:
@@ -54,15 +56,30 @@ def kill_marked(mark: str) -> None:
         time.sleep(_SWEEP_SECONDS)
 
 
+def _runs(pid: int, proc: Path = _PROC) -> bool:
+    """Whether a process is neither stopped nor gone, and may start others."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] not in (["T"], ["t"], ["Z"], ["X"])
+
+
 def kill_tree(pid: int) -> None:
     """Kill ``pid``, its process group and all that it started. Nothing happens where it is gone."""
-    with contextlib.suppress(ProcessLookupError):
-        # Stopped first: what it would start meanwhile would not be seen.
-        os.kill(pid, signal.SIGSTOP)
-        started = descendants(pid)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        for one in started:
+    # Stopped first, until a look finds nothing that runs: what it would start meanwhile would not be seen.
+    stopped: set[int] = set()
+    for _ in range(_SWEEPS):
+        found = {pid, *descendants(pid)}
+        for one in found - stopped:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
-        os.kill(pid, signal.SIGKILL)
+                os.kill(one, signal.SIGSTOP)
+        if found <= stopped and not any(_runs(one) for one in found):
+            break
+        stopped |= found
+        time.sleep(_STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for one in stopped:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one, signal.SIGKILL)

@@ -326,6 +326,9 @@ def left(state: RunState) -> list[str]:
     cut = [host.name for host in state.hosts.values() if host.running]
     if cut:
         lines.append(f"cut off in {state.stage}: {_some(cut)}")
+    elif (stage := state.stages.get(state.stage)) and stage.ended is None:
+        # Between two tasks, when no host was in one.
+        lines.append(f"cut off in {state.stage}")
     open_stages = [
         name
         for name, begun in ((name, state.stages.get(name)) for name in state.header.stages)

@@ -92,10 +92,14 @@ def test_without_ansible_playbook(play: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 RUNNER = f"""\
-import sys
+import os, sys
 from pathlib import Path
 from coldiron.run import engine
-stop = engine.Stop(lambda count: print("asked", count, flush=True))
+class Loud(engine.Stop):
+    def ask(self):
+        super().ask()
+        os.write(1, b"heard\\n")
+stop = Loud(lambda count: print("asked", count, flush=True))
 Path("private").mkdir()
 job = engine.Job(["play.yml"], Path("hosts.yml"), ["one"], (), {{"given": [], "wait": 60}})
 with stop.listening():
@@ -117,6 +121,35 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
+# Passes over the first SIGINT, as Python does what is raised in the midst of a fork; the next one ends it.
+DEAF_ONCE = """\
+import signal, time
+def pass_over(number, frame):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    print("passed over", flush=True)
+signal.signal(signal.SIGINT, pass_over)
+print("ready", flush=True)
+time.sleep(120)
+"""
+
+
+def test_who_passes_over_the_first_word_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DEAF_ONCE], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        stop = Stop()
+        stop.runs_as(process.pid)
+        stop.ask()
+        assert process.stdout.readline() == "passed over\n"
+        assert not stop.over()
+        assert process.poll() is None
+        monkeypatch.setattr(engine, "_AGAIN_SECONDS", 0.0)
+        assert not stop.over()
+        assert process.wait(60) == -signal.SIGINT
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_ends_the_run_and_leaves_nothing(play: Path, times: int) -> None:
     mark = f"coldiron-test-{os.getpid()}-{times}"
@@ -126,15 +159,17 @@ def test_ctrl_c_ends_the_run_and_leaves_nothing(play: Path, times: int) -> None:
     deadline = time.monotonic() + 60
     while not (play / "seen.json").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
+    assert (play / "seen.json").exists()
+    assert process.stdout is not None
     for _ in range(times):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
+        # Two signals that nobody has looked at in between are one.
+        assert "heard\n" in iter(process.stdout.readline, "")
     output, _ = process.communicate(timeout=50)
     ended = output.splitlines()[-1].split()
     assert ended[0] == "ended"
     assert ended[1] != "0"
     assert int(ended[2]) == times
-    assert "asked" in output
     left = [pid for pid in _marked(mark) if pid != process.pid]
     deadline = time.monotonic() + 10
     while left and time.monotonic() < deadline:

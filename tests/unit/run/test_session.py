@@ -234,17 +234,28 @@ def test_a_signal_stops_the_run_and_says_what_is_left(place: Path, number: signa
     assert (place / ".coldiron" / "lock").read_text() == ""
 
 
+def all_wait(state: RunState) -> bool:
+    """Whether each host is in the play's task that waits."""
+    return bool(state.hosts) and all(
+        host.running is not None and host.running.task == "Wait" for host in state.hosts.values()
+    )
+
+
 def test_a_killed_run_is_seen_as_killed(place: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.DEVNULL)
     _wait_for(place / "seen.json")
     runs = Runs(place)
+    deadline = time.monotonic() + 60
+    while not all_wait(runs.open("last").state()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert runs.open("last").state().outcome is Outcome.RUNNING
     process.kill()
     process.wait()
     stored = runs.open("last")
     state = stored.state()
     assert state.outcome is Outcome.KILLED
-    assert left(state)[0].startswith("cut off in base")
+    assert left(state)[0] == "cut off in base: one, two"
     remains = Path(tempfile.gettempdir()) / f"coldiron-run-{stored.id}"
     # Without setpriv its ansible-playbook lives until it next says something, and is waited for.
     # One that hangs in its own end, as Ansible's threads may when they are interrupted, is ended as the message says.
@@ -329,6 +340,11 @@ def test_how_to_go_on() -> None:
         "cut off in base: head01, storage01, gpu01, gpu02, gpu03",
         "not begun: storage, scheduler",
     ]
+    between = recorded("interrupted")
+    for host in between.hosts.values():
+        host.running = None
+    assert left(between) == ["cut off in base", "not begun: storage, scheduler"]
+    assert left(recorded("ok")) == left(recorded("failed")) == []
     many = recorded("interrupted")
     for number in range(10):
         many.hosts[f"n{number}"] = many.hosts["gpu01"]

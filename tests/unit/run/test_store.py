@@ -232,6 +232,7 @@ def test_ansible_that_outlives_its_coldiron(files: list[Path], monkeypatch: pyte
                 lock.take(files, me(), NOW)
             # It has ended, and nobody has asked how: this test is its parent, and has not.
             process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             with lock.holding(files, me(), NOW) as again:
                 assert again.died is not None
             assert process.returncode is None

@@ -97,7 +97,7 @@ def test_a_scenario_that_hangs_is_given_up(root: Path, monkeypatch: pytest.Monke
         executable=True,
     )
     monkeypatch.setattr(scenarios, "command", lambda name: str(script))
-    monkeypatch.setattr(scenarios, "SCENARIO_SECONDS", 1)
+    monkeypatch.setattr(scenarios, "SCENARIO_SECONDS", 5)
     (outcome,) = scenarios.run_scenarios(root, ["toy"])
     assert not outcome.passed
     assert outcome.action == "start"
