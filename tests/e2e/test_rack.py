@@ -242,7 +242,7 @@ def test_nodes_share_home_and_reach_each_other(bench: Bench) -> None:
     bench.on("head01", "mkdir -p /home/alice && echo here > /home/alice/file")
     assert bench.on("gpu01", "cat /home/alice/file") == "here"
     assert (
-        bench.on("gpu01", "timeout 5 bash -c 'read -r line </dev/tcp/10.77.101.1/22; echo ${line:0:4}'")
+        bench.on("gpu01", "timeout 30 bash -c 'read -r line </dev/tcp/10.77.101.1/22; echo ${line:0:4}'")
         == "SSH-"
     )
 
@@ -262,6 +262,15 @@ def test_a_second_up_leaves_everything_alone(bench: Bench) -> None:
     bench.do("up")
     assert bench.on("gpu01", line) == before
     assert bench.layout.state.read_text() == state
+
+
+def test_up_starts_a_node_that_is_just_going_down(bench: Bench) -> None:
+    boot = bench.on("gpu01", "cat /proc/sys/kernel/random/boot_id; systemctl show -P InvocationID ssh")
+    bench.on("gpu01", "systemd-run -q --unit=slow -p ExecStop='sleep 3' sleep 1000")
+    bench.on("gpu01", "systemctl poweroff --no-block")
+    said = bench.do("up")
+    assert bench.on("gpu01", "systemctl show -P InvocationID ssh") not in boot
+    assert "gpu01 went down meanwhile: started again" in said
 
 
 def test_status_says_what_is_simulated(bench: Bench) -> None:

@@ -68,7 +68,8 @@ class Builder:
         finally:
             self.rack.keeper.leave()
 
-    def _up(self) -> RackState:
+    def _up(self, *, again: bool = False) -> RackState:
+        gone: list[str] = []
         only = self.wishes.only
         wanted = [self.spec.node(name) for name in only if not self.spec.machine(name)]
         machines = [one for one in self.spec.machines if one.name in only]
@@ -102,10 +103,21 @@ class Builder:
             if any(node.elastic for node in self.spec.nodes):
                 elastic.make(self.host, self.layout, self.say)
             self.rack.start(state, [state.nodes[node.name] for node in missing])
-            self.rack.wait(state, [node.name for node in wanted if node.name in running], {}, lambda _: None)
-            self.rack.machines(state).up([state.machines[one.name] for one in machines], self.say)
-            self.rack.hand_over()
-            self.bakery.clear_unused(references(self.machine, self.rack.keeper.registry())[0])
+            stood = [node.name for node in wanted if node.name in running]
+            try:
+                self.rack.wait(state, stood, {}, lambda _: None)
+            except ColdironError:
+                gone = [name for name in stood if not keeper.running(name)]
+                if again or not gone:
+                    raise
+            if not gone:
+                self.rack.machines(state).up([state.machines[one.name] for one in machines], self.say)
+                self.rack.hand_over()
+                self.bakery.clear_unused(references(self.machine, self.rack.keeper.registry())[0])
+        if gone:
+            # They were going down by themselves when they were looked at.
+            self.say(f"{', '.join(gone)} went down meanwhile: started again")
+            return self._up(again=True)
         return state
 
     def apt(self) -> aptsource.AptSource:

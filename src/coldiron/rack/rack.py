@@ -187,7 +187,7 @@ class Rack:
         keeper = self.nodes(state)
         running = {name for name in state.nodes if keeper.running(name)}
         addresses = {name: state.nodes[name].address for name in running}
-        mute = wait_for_ssh(addresses, keeper.running, lambda _: None, 3.0)
+        mute = wait_for_ssh(addresses, keeper.running, lambda _: None, 10.0)
         nodes = [
             {
                 **{

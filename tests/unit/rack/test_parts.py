@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from io import StringIO
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
@@ -121,22 +120,27 @@ def test_a_lock_is_waited_for_and_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_lock_lasts_as_long_as_a_command_of_its_holder(tmp_path: Path) -> None:
     """As after kill -9 of the holder: its command still works on the rack."""
-    path = tmp_path / "lock"
+    path, at_work, may_end = tmp_path / "lock", tmp_path / "at-work", tmp_path / "may-end"
+    work = f"touch {at_work}; until test -e {may_end}; do sleep 0.05; done; touch {tmp_path}/done"
     code = (
         "import sys; from pathlib import Path; from coldiron.rack.host import Host\n"
         "host = Host()\n"
         "with host.lock(Path(sys.argv[1])):\n"
-        "    print('held', flush=True); host.run(['sleep', '1.5'])\n"
+        "    host.run(['sh', '-c', sys.argv[2]])\n"
     )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    time.sleep(0.3)
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path), work])
+    assert wait_until(at_work.exists, 60.0)
     holder.kill()
     holder.wait()
-    killed = time.monotonic()
-    with Host().lock(path):
-        assert time.monotonic() - killed > 0.3
+    told: list[str] = []
+
+    def wait(text: str) -> None:
+        told.append(text)
+        may_end.touch()
+
+    with Host().lock(path, wait):
+        assert told
+        assert (tmp_path / "done").exists()
 
 
 def test_a_lock_held_too_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
