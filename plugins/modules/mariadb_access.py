@@ -61,6 +61,10 @@ options:
     description: The server's socket.
     type: path
     default: /run/mysqld/mysqld.sock
+  wait_seconds:
+    description: How long to wait for a server that is not heard yet, as while it recovers after a power cut.
+    type: int
+    default: 300
 attributes:
   check_mode:
     support: full
@@ -93,12 +97,15 @@ changes:
   sample: ["database slurm_acct_db: added"]
 """
 
+import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.coldiron.cluster.plugins.module_utils import mariadb_access as access
 
 STATE: dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+# The client's own error where nobody listens on the socket.
+NOT_HEARD = "ERROR 2002"
 NAME: dict[str, Any] = {"type": "str", "required": True}
 
 
@@ -125,6 +132,7 @@ def argument_spec() -> dict[str, Any]:
             },
         },
         "socket": {"type": "path", "default": "/run/mysqld/mysqld.sock"},
+        "wait_seconds": {"type": "int", "default": 300},
     }
 
 
@@ -146,7 +154,7 @@ class Server:
         if self.program is None:
             problem = "the client mariadb is not installed here"
         else:
-            code, output, error = self.run("SELECT 1")
+            code, output, error = self.heard()
             if code == 0:
                 return True
             problem = "the server does not let root in through {}: {}".format(
@@ -156,6 +164,16 @@ class Server:
         if not self.module.check_mode:
             self.module.fail_json(msg=problem)
         return False
+
+    def heard(self) -> Any:
+        """Ask until the server is heard, at most ``wait_seconds``; in check mode once."""
+        last = time.monotonic() + (0 if self.module.check_mode else self.module.params["wait_seconds"])
+        while True:
+            code, output, error = self.run("SELECT 1")
+            # Whatever else it says is an answer.
+            if code == 0 or NOT_HEARD not in error or time.monotonic() >= last:
+                return code, output, error
+            time.sleep(1)
 
     def ask(self, sql: str) -> list[str]:
         """Return the lines that a query answers."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.coldiron.cluster.plugins.module_utils import mariadb_access as access
+from ansible_collections.coldiron.cluster.plugins.modules import mariadb_access
 
 ROOT = ("root", "localhost")
 # SELECT PASSWORD('secret') of the server itself.
@@ -141,3 +142,60 @@ def test_quotes_are_quoted() -> None:
 def test_users_are_read_from_the_servers_table() -> None:
     lines = ["root\tlocalhost\t" + json.dumps(SAFE), "\tlocalhost\t{}"]
     assert access.parse_users(lines) == {ROOT: SAFE, ("", "localhost"): {}}
+
+
+AWAY = (
+    1,
+    "",
+    "ERROR 2002 (HY000): Can't connect to local server through socket '/run/mysqld/mysqld.sock' (2)",
+)
+DENIED = (1, "", "ERROR 1698 (28000): Access denied for user 'root'@'localhost'")
+
+
+class Module:
+    """The client's answers, one after the other; the last one for ever."""
+
+    def __init__(self, *answers: tuple[int, str, str], check_mode: bool = False, seconds: int = 60) -> None:
+        self.params = {"socket": "/run/mysqld/mysqld.sock", "wait_seconds": seconds}
+        self.check_mode = check_mode
+        self.answers = list(answers)
+        self.asked = 0
+
+    def get_bin_path(self, name: str) -> str:
+        return f"/usr/bin/{name}"
+
+    def run_command(self, _words: list[str], data: str) -> tuple[int, str, str]:
+        assert data == "SELECT 1;\n"
+        self.asked += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def fail_json(self, msg: str) -> None:
+        raise RuntimeError(msg)
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mariadb_access.time, "sleep", lambda seconds: None)
+
+
+def test_a_server_that_still_recovers_is_waited_for() -> None:
+    module = Module(AWAY, AWAY, (0, "1", ""))
+    assert mariadb_access.Server(module).answers()
+    assert module.asked == 3
+
+
+def test_one_that_stays_away_is_told() -> None:
+    module = Module(AWAY, seconds=0)
+    with pytest.raises(RuntimeError, match=r"does not let root in through /run/mysqld.*Can't connect"):
+        mariadb_access.Server(module).answers()
+
+
+@pytest.mark.parametrize(("answer", "check_mode"), [(DENIED, False), (AWAY, True)])
+def test_an_answer_and_a_look_wait_for_nothing(answer: tuple[int, str, str], check_mode: bool) -> None:
+    module = Module(answer, check_mode=check_mode)
+    if check_mode:
+        assert not mariadb_access.Server(module).answers()
+    else:
+        with pytest.raises(RuntimeError, match="Access denied"):
+            mariadb_access.Server(module).answers()
+    assert module.asked == 1
