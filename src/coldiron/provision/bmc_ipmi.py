@@ -141,7 +141,8 @@ class Ipmi:
             os.close(ours)
             os.close(its)
         text = said.decode("utf-8", errors="replace")
-        if early:
+        refused = process.returncode > 0 and "SOL Session operational" not in text
+        if early or refused:
             raise trouble(self.where, text, self._password)
         return re.sub(
             r"(?m)^(> |\[SOL Session operational.*|Loading IANA.*|.*terminated ipmitool.*).*$\n?", "", text

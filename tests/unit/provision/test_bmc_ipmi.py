@@ -272,6 +272,9 @@ def test_a_console_that_is_refused_or_not_there_is_said(tmp_path: Path) -> None:
     name = program(tmp_path, MET + "echo 'Info: SOL payload already active on another session'; exit 1\n")
     with pytest.raises(ColdironError, match="SOL payload already active"):
         Ipmi(WHERE, PASSWORD, program=name).console(0.3)
+    # Also where it takes longer to say so than is listened.
+    with pytest.raises(ColdironError, match="SOL payload already active"):
+        Ipmi(WHERE, PASSWORD, program=name).console(0)
     with pytest.raises(ColdironError, match="install it"):
         Ipmi(WHERE, PASSWORD, program=str(tmp_path / "none")).console(0)
 
