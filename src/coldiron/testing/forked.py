@@ -98,7 +98,7 @@ def run_tests(
     folder: Path,
     hosts: Iterable[str] | None = None,
     cases: Iterable[Case] | None = None,
-    timeout: float = 180,
+    timeout: float = 900,
 ) -> dict[Case, Outcome]:
     """Run a folder's tests in a fork and return what came of each case.
 
