@@ -133,14 +133,15 @@ def test_containers_outlive_the_daemon(host, opts, image):
 
 
 @pytest.mark.acts
-def test_images_come_from_the_declared_mirror(host, opts, files):
+def test_images_come_from_the_declared_mirror(host, opts, files, eventually):
     """A registry on the node itself stands for the mirror of one that is nowhere."""
     mirrors = [one for one in opts["containerd_registries"] if one["location"] == IMAGE.partition("/")[0]]
     if not mirrors:
         return
     serve = f"python3 -c {shlex.quote(SERVE)} {files} {PORT}"
-    host.check_output(f"setsid {serve} > /dev/null 2>&1 < /dev/null & echo $! > {files}/pid; sleep 1")
+    host.check_output(f"setsid {serve} > /dev/null 2>&1 < /dev/null & echo $! > {files}/pid")
     try:
+        assert eventually(lambda: host.socket(f"tcp://127.0.0.1:{PORT}").is_listening, seconds=30)
         host.run(f"{CTR} images remove {IMAGE}")
         words = f"--hosts-dir {opts['__containerd_hosts']} --snapshotter {opts['containerd_snapshotter']}"
         pulled = host.run(f"{CTR} images pull {words} {IMAGE}")

@@ -77,7 +77,7 @@ def test_the_certificate_is_the_site_s(host, opts):
 
 
 @pytest.mark.acts
-def test_who_ships_can_add_and_do_nothing_else(ask, admin, opts):
+def test_who_ships_can_add_and_do_nothing_else(ask, admin, opts, eventually):
     stream = opts["elasticsearch_data_stream"]
     shipper = ("coldiron-shipper", opts["elasticsearch_shipper_password"])
     line = [
@@ -88,24 +88,35 @@ def test_who_ships_can_add_and_do_nothing_else(ask, admin, opts):
     assert status == 200
     # There it is, or was already.
     assert answer["items"][0]["create"]["status"] in (201, 409)
+
+    def refused(*words):
+        return ask(*shipper, *words)[0] == 403
+
+    # The server looks every 5 s at what users may do.
+    assert eventually(lambda: refused("GET", f"/{stream}/_search"), seconds=30)
     for method, path, body in (
-        ("GET", f"/{stream}/_search", None),
         ("GET", f"/{stream}/_mapping", None),
         ("DELETE", f"/{stream}", None),
         ("GET", "/_cluster/health", None),
         ("PUT", "/_cluster/settings", {"persistent": {"cluster.routing.allocation.enable": None}}),
         ("POST", "/else/_doc", {"a": 1}),
     ):
-        assert ask(*shipper, method, path, body)[0] == 403, path
+        assert refused(method, path, body), path
     overwritten = [{"index": {"_id": "coldiron-role-test"}}, line[1]]
     assert ask(*shipper, "POST", f"/{stream}/_bulk", overwritten)[1]["errors"] is True
 
 
-def test_who_reads_can_read_and_do_nothing_else(ask, opts):
+def test_who_reads_can_read_and_do_nothing_else(ask, opts, eventually):
     stream = opts["elasticsearch_data_stream"]
     reader = ("coldiron-reader", opts["elasticsearch_reader_password"])
-    status, answer = ask(*reader, "GET", f"/{stream}/_search?size=0")
-    assert status == 200
+
+    def found():
+        """The server looks every 5 s at what users may do."""
+        status, answer = ask(*reader, "GET", f"/{stream}/_search?size=0")
+        assert status == 200
+        return answer
+
+    answer = eventually(found, seconds=30)
     assert answer["hits"]["total"]["value"] > 0
     line = [{"create": {}}, {"@timestamp": "2026-01-01T00:00:00Z", "message": "a test"}]
     status, answer = ask(*reader, "POST", f"/{stream}/_bulk", line)

@@ -6,6 +6,8 @@ import base64
 
 import pytest
 
+from coldiron.testing.jobs import with_nodes
+
 PROGRAM = r"""
 #include <mpi.h>
 #include <stdio.h>
@@ -109,7 +111,7 @@ def test_a_compiled_program_adds_up_over_two_nodes(host, opts, person, role_host
         f" cd /tmp; srun --chdir=/tmp --mpi={flavour} /tmp/coldiron-mpi-$SLURM_JOB_ID; status=$?;"
         " srun --chdir=/tmp rm -f /tmp/coldiron-mpi-$SLURM_JOB_ID; exit $status' $work"
     )
-    done = host.run("runuser -u %s -- sh -c %s", person, script)
+    done = with_nodes(lambda: host.run("runuser -u %s -- sh -c %s", person, script))
     assert done.rc == 0, done.stdout + done.stderr
     rows = sorted(line.split() for line in done.stdout.splitlines() if line.split()[-1:] == ["3"])
     assert sorted(row[0].split(".")[0] for row in rows) == sorted(workers), done.stdout + done.stderr

@@ -77,7 +77,7 @@ def test_it_listens_on_its_own_address_alone(host, opts):
 
 
 @pytest.mark.acts
-def test_an_image_is_fetched_once_and_given_to_all(host, hostname, opts, ask, provisioner):
+def test_an_image_is_fetched_once_and_given_to_all(host, hostname, opts, ask, provisioner, eventually):
     """The image is one that nobody has: it is there for this test, and goes with it."""
     size = 2 * SLICE + 17
     digest = provisioner.check_output("head -c 40 /dev/urandom | sha256sum | cut -d' ' -f1")
@@ -88,6 +88,8 @@ def test_an_image_is_fetched_once_and_given_to_all(host, hostname, opts, ask, pr
         wanted = provisioner.check_output(f"sha256sum {folder}/image.tar.zst").split()[0]
         first = ask(path, path)
         assert first == [{"status": 200, "size": size, "sha256": wanted}] * 2
+        # nginx writes a line once it has answered.
+        assert eventually(lambda: log_of(provisioner, path) >= 3, seconds=15)
         assert log_of(provisioner, path) == 3, "each of its three slices is fetched once"
         # Away from the provisioner, it is still here.
         provisioner.check_output(f"rm -r {folder}")
@@ -100,12 +102,13 @@ def test_an_image_is_fetched_once_and_given_to_all(host, hostname, opts, ask, pr
 
 
 @pytest.mark.acts
-def test_what_a_machine_says_of_itself_is_not_passed_on(ask, provisioner):
+def test_what_a_machine_says_of_itself_is_not_passed_on(ask, provisioner, eventually):
     """The provisioner's log has who asks, by the request's own words: they are the cache's."""
     canary = f"canary-{secrets.token_hex(8)}"
     path = f"/images/{'0' * 64}/{canary.replace('canary', 'none')}"
     ask(path, **{"User-Agent": canary, "Authorization": f"Bearer {canary}"})
-    assert log_of(provisioner, path) == 1
+    # nginx writes a line once it has answered.
+    assert eventually(lambda: log_of(provisioner, path) == 1, seconds=15)
     assert provisioner.run(f"grep -rF {canary} /var/log/nginx").rc == 1
 
 

@@ -52,7 +52,7 @@ def test_its_own_files_collectors_have_run_and_work(opts, samples, eventually):
         ends = {one["collector"]: value for one, value in found.get("coldiron_collector_success", [])}
         return ends if set(ends) == set(opts["node_exporter_checks"]) else None
 
-    assert eventually(states, seconds=90) == dict.fromkeys(opts["node_exporter_checks"], 1.0)
+    assert eventually(states, seconds=180) == dict.fromkeys(opts["node_exporter_checks"], 1.0)
     assert samples()["node_textfile_scrape_error"] == [({}, 0.0)]
 
 
@@ -70,7 +70,7 @@ def test_the_files_are_as_new_as_declared(opts, samples, eventually):
 def test_the_kernel_and_a_due_boot_are_told(host, opts, samples, eventually):
     if "software" in opts["node_exporter_checks"]:
         release = host.check_output("uname -r").strip()
-        found = eventually(lambda: samples().get("coldiron_kernel_info"), seconds=90)
+        found = eventually(lambda: samples().get("coldiron_kernel_info"), seconds=180)
         assert found == [({"release": release}, 1.0)]
     if "reboot" in opts["node_exporter_checks"]:
         assert samples()["coldiron_reboot_required"][0][1] in (0.0, 1.0)
@@ -78,7 +78,7 @@ def test_the_kernel_and_a_due_boot_are_told(host, opts, samples, eventually):
 
 def test_the_end_of_its_certificate_is_told(opts, samples, eventually):
     if opts["node_exporter_tls_certificate"] and "certificates" in opts["node_exporter_checks"]:
-        found = eventually(lambda: samples().get("coldiron_certificate_not_after_seconds"), seconds=90)
+        found = eventually(lambda: samples().get("coldiron_certificate_not_after_seconds"), seconds=180)
         ends = {one["path"]: at for one, at in found}
         assert ends["/etc/coldiron/node-exporter/certificate.pem"] > time.time() + 86400
 

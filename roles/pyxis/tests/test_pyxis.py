@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from coldiron.testing.jobs import with_nodes
+
 TOOLS = "/bin/sh /usr/bin/cat /usr/bin/id"
 CARDS = "/usr/bin/nvidia-smi"
 NOTE = "/var/lib/coldiron/spank/pyxis/built.json"
@@ -50,6 +52,13 @@ def job(hostname, image, command, options=""):
     return f"srun {asked} --container-image={image} {command}"
 
 
+def output(user, line):
+    """What a job says that must succeed."""
+    answer = with_nodes(lambda: user.run(line))
+    assert answer.rc == 0, answer.stderr
+    return answer.stdout
+
+
 @pytest.mark.acts
 def test_srun_has_the_option(host):
     assert "--container-image" in host.check_output("srun --help")
@@ -58,9 +67,9 @@ def test_srun_has_the_option(host):
 @pytest.mark.acts
 def test_a_job_runs_in_the_image_that_it_asks_for(host, hostname, opts, user, image):
     if opts["pyxis_worker"]:
-        shown = user.output(job(hostname, image, "/usr/bin/cat /etc/os-release"))
+        shown = output(user, job(hostname, image, "/usr/bin/cat /etc/os-release"))
         assert shown == "NAME=coldiron-test\n"
-        assert f"uid={host.user(user.name).uid}" in user.output(job(hostname, image, "/usr/bin/id"))
+        assert f"uid={host.user(user.name).uid}" in output(user, job(hostname, image, "/usr/bin/id"))
 
 
 @pytest.mark.acts
@@ -69,7 +78,7 @@ def test_a_job_in_a_container_has_its_gpus_and_no_others(hostname, hostvars, opt
     gpus = (hostvars["coldiron_hardware"] or {}).get("gpus")
     if opts["pyxis_worker"] and gpus and opts["enroot_gpus"] == "cdi":
         asked = f"--gres=gpu:{gpus['type']}:2"
-        shown = user.output(job(hostname, image, f"{CARDS} -L", asked))
+        shown = output(user, job(hostname, image, f"{CARDS} -L", asked))
         assert len(re.findall("^GPU ", shown, re.MULTILINE)) == 2, shown
         none = user.run(job(hostname, image, f"{CARDS} -L"))
         assert "GPU 0" not in none.stdout
@@ -79,7 +88,7 @@ def test_a_job_in_a_container_has_its_gpus_and_no_others(hostname, hostvars, opt
 def test_a_job_without_an_image_runs_on_the_node(hostname, opts, user):
     if opts["pyxis_worker"]:
         asked = f"srun --immediate=30 --time=1 --ntasks=1 --mem=16M --nodelist={hostname} cat /etc/os-release"
-        assert "NAME=coldiron-test" not in user.output(asked)
+        assert "NAME=coldiron-test" not in output(user, asked)
 
 
 def test_the_plugin_is_the_builder_s(host, opts, run_on):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coldiron.testing.jobs import BACK_SECONDS
+
 # What sshd does for somebody whose key was right; says PAM's answer, in words.
 ASK = """
 import ctypes, sys
@@ -65,14 +67,14 @@ def job(controller, hostname, person, eventually):
         hostname,
     ).split(";")[0]
     try:
-        assert eventually(lambda: state(number) == "RUNNING", seconds=30), state(number)
+        assert eventually(lambda: state(number) == "RUNNING", seconds=BACK_SECONDS), state(number)
         yield number
     finally:
         controller.run("scancel %s", number)
 
 
 @pytest.fixture
-def login(host):
+def login(host, eventually):
     """Logs in by ssh with a key, as an own sshd of the node takes it; returns what the command said."""
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"
     host.check_output(
@@ -83,6 +85,9 @@ def login(host):
         f"/usr/sbin/sshd -p {PORT} -o ListenAddress=127.0.0.1 -o UsePAM=yes -o StrictModes=no"
         f" -o AuthorizedKeysFile={PLACE}/key.pub -o PidFile={PLACE}/pid </dev/null >/dev/null 2>&1"
     )
+    # It goes to the background before it listens.
+    heard = host.socket(f"tcp://127.0.0.1:{PORT}")
+    assert eventually(lambda: heard.is_listening, seconds=30)
     try:
         # ssh's own status for a refusal would pass for a node that does not answer.
         yield lambda name, command: host.run(
@@ -90,6 +95,7 @@ def login(host):
         )
     finally:
         host.run(f"kill $(cat {PLACE}/pid); rm -rf {PLACE}")
+        assert eventually(lambda: not heard.is_listening, seconds=30)
 
 
 def test_sshd_asks_slurm_for_every_login(host):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coldiron.testing.jobs import BACK_SECONDS, with_nodes
+
 
 @pytest.fixture(scope="module")
 def controller(role_hosts, run_on):
@@ -24,7 +26,8 @@ def test_the_node_is_in_service(hostname, controller, eventually):
         return controller.check_output("sinfo --noheader --Node --nodes %s --format %%t", hostname).split()[0]
 
     assert eventually(
-        lambda: state().rstrip("-+") in ("idle", "mix", "alloc", "comp", "resv", "plnd"), seconds=15
+        lambda: state().rstrip("-+") in ("idle", "mix", "alloc", "comp", "resv", "plnd"),
+        seconds=BACK_SECONDS,
     ), state()
 
 
@@ -55,10 +58,11 @@ def test_a_node_that_is_up_before_its_controller_tries_again(host):
 def test_a_job_runs_here_with_every_gpu(hostname, hostvars, controller):
     gpus = (hostvars["coldiron_hardware"] or {}).get("gpus")
     asked = f"--gres=gpu:{gpus['type']}:{gpus['count']}" if gpus else ""
-    answer = controller.run(
+    command = (
         f"srun --immediate=30 --time=1 --ntasks=1 --mem=16M {asked} --nodelist={hostname}"
         " sh -c 'hostname -s; echo \"$CUDA_VISIBLE_DEVICES\"'"
     )
+    answer = with_nodes(lambda: controller.run(command))
     assert answer.rc == 0, answer.stderr
     lines = answer.stdout.splitlines()
     assert lines[0] == hostname
