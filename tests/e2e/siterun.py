@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from coldiron.errors import ColdironError
 from coldiron.testing.site import Site
 from coldiron.testing.steps import command, environment, rack
 
@@ -36,11 +37,18 @@ def eventually(
 ) -> Any:
     """Wait until a look finds something, and return it; ``what`` says, or is asked, what there is instead."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while True:
+        unheard = ""
+        try:
+            if found := look():
+                return found
+        except ColdironError as error:
+            # A server that does not answer has not found it yet.
+            unheard = f"; {error}"
         if time.monotonic() >= end:
-            raise AssertionError(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:.0f} s: {told}{unheard}")
         time.sleep(1)
-    return found
 
 
 @dataclass
@@ -230,10 +238,7 @@ class SiteRun:
         line = f"sbatch --parsable -w {worker} {more} --time=30 --output=/dev/null --wrap 'sleep 1200'"
         number = self.as_user(line).strip()
         try:
-            for _ in range(30):
-                if self.job_state(number) == "RUNNING":
-                    break
-                time.sleep(1)
+            eventually(lambda: self.job_state(number) == "RUNNING", f"job {number} does not run", 120)
             yield number
         finally:
             self.as_user(f"scancel {number}")
@@ -269,12 +274,15 @@ class SiteRun:
             (self.inventory / "cluster.yml").write_text(kept.read_text(encoding="utf-8"), encoding="utf-8")
             kept.unlink()
 
-    def wait_for_death(self, host: str, seconds: float = 30) -> None:
-        """Wait until a node answers no more."""
-        end = time.monotonic() + seconds
-        while self.site.connections.run(host, "true", timeout=5).returncode == 0:
-            assert time.monotonic() < end, f"{host} is still there"
-            time.sleep(0.5)
+    def wait_for_death(self, host: str) -> None:
+        """Wait until a node has ended."""
+        eventually(lambda: host in self.stopped(), f"{host} is still there", 120)
+
+    def stopped(self) -> list[str]:
+        """The rack's nodes that do not run."""
+        line = [command("coldiron"), "rack", "status", "-i", str(self.inventory), "--json"]
+        told = json.loads(subprocess.run(line, capture_output=True, text=True, timeout=120).stdout)
+        return [node["name"] for node in told["nodes"] if node["state"] == "stopped"]
 
     def revive(self) -> None:
         """Bring back whatever node is down."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import binascii
+import contextlib
 import json
 import os
 import re
@@ -384,9 +386,14 @@ def look():
         assert text in ("a" * size, "b" * size), f"half a file: {len(text)} bytes, {set(text)}"
 assert run("/root/a.py") == 0
 assert run("/root/b.py") == 0
-since = time.monotonic()
-assert run("/root/a.py") == 0
-whole = time.monotonic() - since
+def took():
+    since = time.monotonic()
+    assert run("/root/a.py") == 0
+    took = time.monotonic() - since
+    assert run("/root/b.py") == 0
+    return took
+# One that was held up would put most kills after the end of the others.
+whole = min(took() for _ in range(3))
 died = 0
 for number in range(int(sys.argv[1])):
     died += run(("/root/a.py", "/root/b.py")[number % 2], random.uniform(0.1, 0.8) * whole) == -9
@@ -462,7 +469,9 @@ def test_secrets_stay_secret(rack: Rack) -> None:
                 assert form not in said
     # Nor what was sent, in any form: compressed JSON is unpacked where it looks like some.
     for run in re.findall(r"eJ[A-Za-z0-9+/=]{40,}", said):
-        assert CANARY.encode() not in zlib.decompressobj().decompress(base64.b64decode(run + "=="))
+        # What only looks so, as one fingerprint in a thousand does, is none.
+        with contextlib.suppress(zlib.error, binascii.Error):
+            assert CANARY.encode() not in zlib.decompressobj().decompress(base64.b64decode(run + "=="))
     assert not re.search(r"[A-Za-z0-9+/]{400,}", re.sub(r"/nix|/", "", said))
 
 

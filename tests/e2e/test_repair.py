@@ -138,7 +138,8 @@ def test_an_alert_drains_and_diagnoses_its_node_and_no_more(converged: SiteRun) 
     converged.on(NODE, f"test -e {written}")
     assert boots(converged) == before
     # Its job has been cancelled. Nobody else takes the node back from where an alert has left it.
-    assert converged.wait_for_state(NODE, ("drained",)) == "drained"
+    # Where the word of the job's end is lost, slurmctld asks again minutes later.
+    assert converged.wait_for_state(NODE, ("drained",), seconds=400) == "drained"
     converged.on(converged.head, f"scontrol update nodename={NODE} state=resume")
     assert converged.wait_for_state(NODE, ("idle",)) == "idle"
 

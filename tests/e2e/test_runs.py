@@ -71,6 +71,16 @@ def running(run: SiteRun, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@contextmanager
+def held_up(run: SiteRun) -> Iterator[None]:
+    """While inside, no run comes to its end: somebody else has converge's lock on a worker."""
+    run.on(run.workers[0], "systemd-run -q --collect --unit=in-the-way flock /var/lib sleep 280")
+    try:
+        yield
+    finally:
+        run.on(run.workers[0], "systemctl stop in-the-way")
+
+
 def test_a_run_that_changes_nothing(converged: SiteRun, tmp_path: Path) -> None:
     # From any directory: what the checkout's ansible.cfg says is not there.
     done = coldiron(converged, "apply", cwd=tmp_path)
@@ -113,7 +123,7 @@ def test_drift_is_seen_and_mended(converged: SiteRun) -> None:
 
 
 def test_an_interrupted_run_says_how_to_go_on(converged: SiteRun) -> None:
-    with running(converged, "apply") as process:
+    with held_up(converged), running(converged, "apply") as process:
         refused = coldiron(converged, "apply", "base")
         assert refused.returncode == 3
         assert refused.stderr.startswith("coldiron: a run is on: ")
