@@ -88,6 +88,8 @@ class Browser:
         box = self.driver.find_element("id", "search")
         box.clear()
         box.send_keys(text)
+        # The page waits 60 ms after a key before it looks: by now it has looked for the whole text.
+        self.driver.execute_async_script("setTimeout(arguments[0], 100)")
         self.until(lambda: self.run("return document.getElementById('found').textContent") != "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,20 +16,25 @@ PACKAGES = ("promtool", "prometheus")
 
 def _fetched(place: Path) -> Path:
     program = place / "usr/bin/promtool"
-    if not program.exists():
-        place.mkdir(parents=True, exist_ok=True)
+    if program.exists():
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    # Tests that run side by side may all fetch it: each for itself, and the last one's stays.
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         for package in PACKAGES:
             said = subprocess.run(
-                ["apt-get", "-q", "download", package], cwd=place, capture_output=True, text=True, check=False
+                ["apt-get", "-q", "download", package],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
             )
-            for deb in place.glob(f"{package}_*.deb"):
-                subprocess.run(["dpkg-deb", "-x", str(deb), str(place)], check=True)
-                deb.unlink()
-            if program.exists():
-                break
-        else:
-            pytest.fail(f"promtool is not installed, and cannot be fetched: {said.stderr.strip()}")
-    return program
+            for deb in Path(folder).glob(f"{package}_*.deb"):
+                subprocess.run(["dpkg-deb", "-x", str(deb), folder], check=True)
+            unpacked = Path(folder) / "usr/bin/promtool"
+            if unpacked.exists():
+                return unpacked.replace(program)
+    pytest.fail(f"promtool is not installed, and cannot be fetched: {said.stderr.strip()}")
 
 
 @pytest.fixture(scope="session")

@@ -380,7 +380,7 @@ def test_cache_that_does_not_have_it(
     machine: Machine, provisioner: Provisioner, cache: NearBy, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, fault: str, says: str,
 ) -> None:  # fmt: skip
-    impatient(monkeypatch)
+    impatient(monkeypatch, fault)
     cache.fault = fault
     if fault == "closed":
         cache.close()
@@ -405,7 +405,7 @@ def test_cache_that_lies_or_gives_up(
     machine: Machine, provisioner: Provisioner, cache: NearBy, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, fault: str, says: str,
 ) -> None:  # fmt: skip
-    impatient(monkeypatch)
+    impatient(monkeypatch, fault)
     cache.fault = fault
     text = from_cache(machine, capsys)
     assert says in text
@@ -416,11 +416,13 @@ def test_cache_that_lies_or_gives_up(
     assert provisioner.steps()[-1] == "done"
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Make a cache's limit short that the fault runs into; a machine that is slow runs into no other."""
     plain = deploy_cache.Cache.__init__
+    limits = {"silent": {"timeout": 0.3}, "hangs": {"timeout": 0.3}, "trickles": {"patience": 0.5}}
 
     def short(self: deploy_cache.Cache, url: str, authority: str) -> None:
-        plain(self, url, authority, timeout=0.3, patience=0.5)
+        plain(self, url, authority, **limits.get(fault, {}))
 
     monkeypatch.setattr(deploy_cache.Cache, "__init__", short)
 

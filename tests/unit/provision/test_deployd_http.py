@@ -38,12 +38,12 @@ class Connection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
     def __init__(self, where: Path) -> None:
-        super().__init__("deployd", timeout=10)
+        super().__init__("deployd", timeout=60)
         self._where = where
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(str(self._where))
 
 
@@ -69,7 +69,7 @@ class Client:
 
     def raw(self, data: bytes) -> bytes:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             connection.connect(str(self.where))
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
