@@ -270,6 +270,8 @@ def test_a_closed_port_is_told(site: Site) -> None:
 
 def _sleeps(one: Handler) -> bool:
     one.server.released.wait(30)
+    # Who still waits then hears that nothing will come.
+    one.close_connection = True
     return True
 
 
