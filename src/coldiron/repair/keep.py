@@ -16,6 +16,7 @@ from pathlib import Path
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.repair import journal
 from coldiron.run import lock
+from coldiron.run.processes import stat_words
 from coldiron.run.store import Runs
 
 
@@ -38,8 +39,8 @@ def ancestors(pid: int) -> list[int]:
     while pid > 0 and pid not in found:
         found.append(pid)
         try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+            pid = int(stat_words(pid)[1])
+        except (ValueError, IndexError):
             break
     return found
 

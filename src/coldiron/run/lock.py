@@ -23,6 +23,7 @@ from pathlib import Path
 
 from coldiron.errors import ColdironError, ExitCode
 from coldiron.inventory.findings import shown, shown_path
+from coldiron.run.processes import stat_words
 
 MACHINE_DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
 _LONGEST_TEXT = 4096
@@ -248,7 +249,7 @@ def _start_of(pid: int) -> str:
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        words = stat_words(pid)
         return "" if words[0] in "ZX" else f"{boot} {words[19]}"
     except (OSError, IndexError):
         return ""

@@ -16,16 +16,22 @@ _SWEEP_SECONDS = 0.1
 _STOP_SECONDS = 0.01
 
 
+def stat_words(pid: int, proc: Path = _PROC) -> list[str]:
+    """What /proc's ``stat`` says of a process from its state on, its parent next; nothing where it is gone."""
+    try:
+        # The name before the last bracket may hold anything.
+        return (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants(pid: int, proc: Path = _PROC) -> list[int]:
     """The processes that ``pid`` started, and those that they started; ``pid`` itself is not among them."""
     children: dict[int, list[int]] = {}
     for path in proc.glob("[0-9]*/stat"):
-        try:
-            # The name before the last bracket may hold anything; the parent is the second word after it.
-            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
-        children.setdefault(parent, []).append(int(path.parent.name))
+        child = int(path.parent.name)
+        with contextlib.suppress(IndexError, ValueError):
+            children.setdefault(int(stat_words(child, proc)[1]), []).append(child)
     found: list[int] = []
     left = [pid]
     while left:
@@ -56,13 +62,10 @@ def kill_marked(mark: str) -> None:
         time.sleep(_SWEEP_SECONDS)
 
 
-def _runs(pid: int, proc: Path = _PROC) -> bool:
+def _runs(pid: int) -> bool:
     """Whether a process is neither stopped nor gone, and may start others."""
-    try:
-        text = (proc / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[:1] not in (["T"], ["t"], ["Z"], ["X"])
+    words = stat_words(pid)
+    return bool(words) and words[0] not in "TtZX"
 
 
 def kill_tree(pid: int) -> None:

@@ -252,7 +252,7 @@ class Runs:
         """
         gone = []
         self._prune_unborn(now)
-        edge = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(max(0.0, now - days * 86400)))
+        edge = _moment(now - days * 86400)
         for name in self.ids()[max(0, keep) :]:
             run = StoredRun(self.directory / name)
             if name >= edge or run.is_on():
@@ -266,7 +266,7 @@ class Runs:
 
     def _prune_unborn(self, now: float) -> None:
         """Remove what runs that were killed before others could find them left behind a day ago."""
-        edge = new_name("", now - 86400)
+        edge = _moment(now - 86400)
         for hidden in self.directory.glob(f"{_HIDDEN}*"):
             name = hidden.name.removeprefix(_HIDDEN)
             if _ID.fullmatch(name) and name < edge:
@@ -277,10 +277,14 @@ class Runs:
         return self.summaries()
 
 
+def _moment(when: float) -> str:
+    """How the name of a run begins that begins at ``when``."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(max(0.0, when)))
+
+
 def new_name(verb: str, now: float) -> str:
     """A name for a run that begins at ``now``: names sort by time."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    return f"{moment}-{verb.replace(' ', '-')}-{secrets.token_hex(2)}"
+    return f"{_moment(now)}-{verb.replace(' ', '-')}-{secrets.token_hex(2)}"
 
 
 def cannot_write(path: Path, error: OSError) -> ColdironError:

@@ -50,7 +50,7 @@ def recording(name: str) -> Path:
     return RECORDINGS / f"{name}.jsonl.gz"
 
 
-def keep(runs: Runs, when: float, name: str, verb: str = "apply") -> StoredRun:
+def keep(runs: Runs, when: float, name: str = "ok", verb: str = "apply") -> StoredRun:
     """Keep a recorded run among ``runs`` as one that began at ``when`` (seconds since the epoch)."""
     runs.prepare()
     run = new_name(verb, when)

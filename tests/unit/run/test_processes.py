@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from coldiron.rack.host import wait_until
 from coldiron.run.processes import descendants, kill_marked, kill_tree, marked
 
 FAMILY = """\
@@ -34,10 +34,7 @@ def test_a_child_in_a_session_of_its_own_is_killed_as_well() -> None:
         assert child in descendants(parent.pid)
         kill_tree(parent.pid)
         assert parent.wait(10) == -9
-    deadline = time.monotonic() + 10
-    while lives(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not lives(child)
+    assert wait_until(lambda: not lives(child), 10)
     kill_tree(parent.pid)
 
 
@@ -62,10 +59,7 @@ def test_an_orphan_is_found_by_its_mark() -> None:
     )
     with subprocess.Popen(["sleep", "60"], env={**os.environ, name: value + "-other"}) as other:
         # It has no environment for a moment, while one program takes another's place.
-        deadline = time.monotonic() + 10
-        while marked(mark) != [int(left.stdout)] and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert marked(mark) == [int(left.stdout)]
+        assert wait_until(lambda: marked(mark) == [int(left.stdout)], 10)
         kill_marked(mark)
         assert marked(mark) == []
         assert other.poll() is None

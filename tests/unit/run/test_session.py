@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from coldiron.errors import ColdironError, ExitCode
+from coldiron.rack.host import wait_until
 from coldiron.run import lock, session
 from coldiron.run.catalog import PlayOf
 from coldiron.run.events import Event, EventWriter
@@ -245,10 +246,7 @@ def test_a_killed_run_is_seen_as_killed(place: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.DEVNULL)
     _wait_for(place / "seen.json")
     runs = Runs(place)
-    deadline = time.monotonic() + 60
-    while not all_wait(runs.open("last").state()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert wait_until(lambda: all_wait(runs.open("last").state()), 60, 0.1)
     assert runs.open("last").state().outcome is Outcome.RUNNING
     process.kill()
     process.wait()

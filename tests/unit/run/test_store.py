@@ -22,22 +22,18 @@ from coldiron.run.events import START, EventWriter
 from coldiron.run.lock import Holder
 from coldiron.run.mask import MASK, Mask
 from coldiron.run.state import Outcome
-from coldiron.run.store import Runs, StoredRun, base_of, new_name, retention
+from coldiron.run.store import Runs, base_of, new_name, retention
 from tests.unit.run.samples import keep
 
 NOW = 1795280000.0
 DAY = 86400.0
 
 
-def add(runs: Runs, when: float, name: str = "ok", verb: str = "apply") -> StoredRun:
-    return keep(runs, when, name, verb)
-
-
 def test_runs_are_found_by_what_a_person_types(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
     with pytest.raises(ColdironError, match="has no recorded run; `coldiron apply"):
         runs.open("last")
-    first, second = add(runs, NOW), add(runs, NOW + 60, "failed", "node add")
+    first, second = keep(runs, NOW), keep(runs, NOW + 60, "failed", "node add")
     assert runs.ids() == [second.id, first.id]
     assert second.id.startswith("20261121T")
     assert "-node-add-" in second.id
@@ -58,7 +54,7 @@ def test_runs_are_found_by_what_a_person_types(tmp_path: Path) -> None:
 
 
 def test_a_run_without_an_end_is_killed_or_on(tmp_path: Path) -> None:
-    stored = add(Runs(tmp_path), NOW, "killed")
+    stored = keep(Runs(tmp_path), NOW, "killed")
     assert stored.state().outcome is Outcome.KILLED
     with stored.events.open("ab") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -71,7 +67,7 @@ def test_a_run_without_an_end_is_killed_or_on(tmp_path: Path) -> None:
 def test_the_run_that_is_on_is_the_current_one(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
     assert runs.current() is None
-    first, second = add(runs, NOW, "killed"), add(runs, NOW + 5)
+    first, second = keep(runs, NOW, "killed"), keep(runs, NOW + 5)
     assert runs.current() == second
     with first.events.open("ab") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -80,7 +76,7 @@ def test_the_run_that_is_on_is_the_current_one(tmp_path: Path) -> None:
 
 def test_a_run_is_found_with_its_header_or_not_at_all(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
-    earlier = add(runs, NOW)
+    earlier = keep(runs, NOW)
     name = new_name("apply", NOW + 60)
     with runs.create(name) as begun:
         writer = EventWriter(begun.events)
@@ -95,7 +91,7 @@ def test_a_run_is_found_with_its_header_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_run_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
-    add(runs, NOW)
+    keep(runs, NOW)
     before = sorted(runs.directory.iterdir())
 
     def on_a_full_disk() -> None:
@@ -116,7 +112,7 @@ def test_a_run_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_summary_saves_reading_the_events(tmp_path: Path) -> None:
-    stored = add(Runs(tmp_path), NOW)
+    stored = keep(Runs(tmp_path), NOW)
     stored.keep_summary(stored.state())
     assert stat.S_IMODE((stored.directory / "summary.json").stat().st_mode) == 0o600
     whole = stored.summary()
@@ -130,7 +126,7 @@ def test_a_summary_saves_reading_the_events(tmp_path: Path) -> None:
 
 def test_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(tmp_path)
-    old = [add(runs, NOW - days * DAY).id for days in (50, 40, 3, 1)]
+    old = [keep(runs, NOW - days * DAY).id for days in (50, 40, 3, 1)]
     assert runs.prune(3, 30, NOW) == [old[0]]
     with (runs.directory / old[1] / "events.jsonl").open("ab") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
